@@ -1,0 +1,162 @@
+"""The command line ``retune``; every command imports what it needs only when it runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tasks.domain.errors import TuningError
+
+app = typer.Typer(
+    name="retune",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Scheduled tuning experiments for vLLM serving: measure, look, change, verify.",
+)
+trace_app = typer.Typer(no_args_is_help=True, help="Look at traffic traces.")
+app.add_typer(trace_app, name="trace")
+
+ERROR_EXIT = 2
+
+StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's file.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command()
+def tune(study: StudyArgument, as_json: JsonOption = False) -> None:
+    """Run a study: quantize, deploy, benchmark, evaluate, profile, decide."""
+    from flows.commands.tune import tune_command
+
+    raise typer.Exit(tune_command(study, as_json=as_json))
+
+
+@app.command()
+def nightly(
+    config: Annotated[Path, typer.Argument(metavar="NIGHTLY.yaml")] = Path("configs/nightly.yaml"),
+    regime: Annotated[
+        str | None, typer.Option(help="Only this regime (peak, off_peak or failover).")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Measure on this running engine instead of starting one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold the parameter sets in force against fresh traffic: exit 0 KEEP, 1 not, 2 cannot tell."""
+    from flows.commands.nightly import nightly_command
+
+    raise typer.Exit(nightly_command(config, regime=regime, url=url, as_json=as_json))
+
+
+@app.command()
+def release(
+    study: StudyArgument,
+    url: Annotated[
+        str | None, typer.Option(help="Gate this running engine instead of starting one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Gate a release of the study's parameter set: exit 0 go, 1 no-go, 2 could not tell."""
+    from flows.commands.release import release_command
+
+    raise typer.Exit(release_command(study, url=url, as_json=as_json))
+
+
+@app.command()
+def plan(study: StudyArgument, as_json: JsonOption = False) -> None:
+    """Plan a study without an engine: memory, roofline, infeasible arms, the checklist."""
+    from flows.commands.plan import plan_command
+
+    raise typer.Exit(plan_command(study, as_json=as_json))
+
+
+@app.command()
+def parameters(
+    engine: Annotated[
+        str, typer.Option(help="'installed', or a version such as vllm==0.24.0.")
+    ] = "installed",
+    as_json: JsonOption = False,
+) -> None:
+    """Print the catalogue of engine parameters for one engine version."""
+    from flows.commands.parameters import parameters_command
+
+    raise typer.Exit(parameters_command(engine, as_json=as_json))
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Say what this host has and lacks, each with the fix; exit 1 if a needed thing is missing."""
+    from flows.commands.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(as_json=as_json))
+
+
+@app.command()
+def bench(
+    url: Annotated[
+        str, typer.Option(help="Base URL of the endpoint, for example http://host:8000.")
+    ],
+    traffic: Annotated[Path, typer.Option(help="A traffic YAML or a trace file.")],
+    model: Annotated[str | None, typer.Option(help="Served name; default: the only one.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Offered rate in req/s; default: the traffic's own.")
+    ] = None,
+    duration: Annotated[float, typer.Option(help="Seconds of load.")] = 60.0,
+    slo: Annotated[
+        str | None, typer.Option(help="Limits in seconds, for example ttft=1.0,tpot=0.03.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the API key.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Offer traffic to any OpenAI-compatible endpoint and report what it gave."""
+    from flows.commands.bench import bench_command
+
+    code = bench_command(
+        url, traffic, model=model, rate=rate, duration=duration, slo=slo,
+        api_key_env=api_key_env, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@app.command()
+def ui(
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 5000,
+    url_only: Annotated[bool, typer.Option(help="Print the address and start nothing.")] = False,
+) -> None:
+    """Serve MLflow on loopback and say where the newest study's runs are."""
+    from flows.commands.ui import ui_command
+
+    raise typer.Exit(ui_command(port=port, url_only=url_only))
+
+
+@trace_app.command("show")
+def trace_show(file: Path, as_json: JsonOption = False) -> None:
+    """Profile a trace file: rate, burstiness, lengths, reuse, bad rows."""
+    from flows.commands.trace import show_command
+
+    raise typer.Exit(show_command(file, as_json=as_json))
+
+
+@trace_app.command("drift")
+def trace_drift(reference: Path, new: Path, as_json: JsonOption = False) -> None:
+    """Compare two traces: exit 0 when nothing drifted, 1 when something did."""
+    from flows.commands.trace import drift_command
+
+    raise typer.Exit(drift_command(reference, new, as_json=as_json))
+
+
+def main() -> None:
+    """Run the command line; our own errors become one message and exit code 2."""
+    try:
+        app()
+    except TuningError as error:
+        typer.echo(f"error {error.code}: {error}", err=True)
+        sys.exit(ERROR_EXIT)
+    except KeyboardInterrupt:
+        typer.echo(
+            "interrupted; what was measured is kept, run the same command to go on", err=True
+        )
+        sys.exit(130)

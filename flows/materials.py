@@ -1,0 +1,110 @@
+"""What a run works with, prepared from its files: the request, the model, traffic, the host."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.evaluate import EvaluationMeans
+from tasks.quantize import PreparedModel, QuantizingMeans
+
+from flows.environment import Home
+from tasks.domain.catalogue.installed import InstalledEngine
+from tasks.domain.endpoint import Endpoint
+from tasks.domain.engine_launch import EngineFlavour, EngineLaunch
+from tasks.domain.hardware import DeviceSpec, Flavour
+from tasks.domain.kv_pool import LengthProfile
+from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.model_spec import ModelSpec
+from tasks.domain.parameters import ParameterValues
+from tasks.domain.prompts import PromptVocabulary
+from tasks.domain.schedule import RequestSchedule
+from tasks.domain.scheduling import build_schedule
+from tasks.domain.site_files import ModelSource
+from tasks.domain.study_request import StudyRequest
+from tasks.domain.trace import Trace
+from tasks.domain.trace_profile import TraceProfile
+
+SHAPES_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The machine that measures: device, installed engine, the lock's name for the device."""
+
+    device: DeviceSpec
+    device_count: int
+    driver: str | None
+    installed: InstalledEngine
+    engine_python: Path
+    lock_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materials:
+    """Everything that the steps of one run need, the engine apart.
+
+    traces: by name, ``reference`` and for a night ``fresh``. attached: somebody else's endpoint to
+    measure on instead of an engine of our own, or None.
+    """
+
+    request: StudyRequest
+    place: Home
+    host: Host
+    source: ModelSource
+    prepared: PreparedModel
+    spec: ModelSpec
+    vocabulary: PromptVocabulary
+    traces: dict[str, Trace]
+    quantizing: QuantizingMeans
+    evaluation: EvaluationMeans
+    attached: Endpoint | None = None
+
+    def engine_values(self, arm: ParameterValues) -> ParameterValues:
+        """Return the values an engine is started with: the model's, then the arm's over them."""
+        values = self.source.values
+        if self.host.device.flavour is Flavour.CPU:
+            values = values.overriding(self.source.cpu_values.as_dict())
+        if self.source.dtype != "auto":
+            values = values.overriding({"dtype": self.source.dtype})
+        return values.overriding(arm.as_dict())
+
+    def launch(
+        self, *, model_dir: Path, served_name: str, values: ParameterValues, profile_dir: Path
+    ) -> EngineLaunch:
+        """Return the launch of an engine on this host."""
+        return EngineLaunch(
+            model_dir=str(model_dir),
+            served_name=served_name,
+            python=str(self.host.engine_python),
+            values=self.engine_values(values),
+            flavour=EngineFlavour(self.host.device.flavour.value),
+            profile_dir=str(profile_dir),
+            kv_cache_gib=self.source.cpu_kv_cache_gib,
+        )
+
+    @property
+    def max_model_len(self) -> int | None:
+        """The longest prompt + output in tokens that every arm takes, None where unlimited."""
+        limits = [self.engine_values(arm.values).get("max_model_len") for arm in self.request.arms]
+        known = [limit for limit in limits if isinstance(limit, int)]
+        return min(known) if known else self.spec.max_position_embeddings
+
+    def schedule(self, point: LoadPoint, *, traffic: str) -> RequestSchedule:
+        """Return the schedule of a load point: the same for every arm and every repeat."""
+        closed = point.kind is LoadKind.CLOSED
+        return build_schedule(
+            self.traces[traffic],
+            duration_s=SHAPES_S if closed else point.duration_s,
+            rate_scale=1.0 if closed else point.rate_scale or 1.0,
+            seed=self.request.seed,
+            max_model_len=self.max_model_len,
+        )
+
+
+def length_profile(profile: TraceProfile) -> LengthProfile:
+    """Return the lengths that a memory plan needs out of a trace's profile."""
+    return LengthProfile(
+        prompt_mean=profile.prompt.mean_tokens,
+        prompt_p99=int(profile.prompt.p99_tokens),
+        output_mean=profile.output.mean_tokens,
+        output_p99=int(profile.output.p99_tokens),
+    )

@@ -1,0 +1,58 @@
+"""The folder of one run's evidence: what lies where, and what was recorded of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.environment import Home
+from tasks.adapters.evidence_store import OutcomeStore, write_whole
+from tasks.domain.run_record import RecordedRun
+from tasks.domain.steps import StoredOutcome
+
+RECORDED = "recorded.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFolder:
+    """One run's evidence: outcomes by key, trials by arm, and the files of the whole run."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, place: Home, name: str, identity: str) -> "StudyFolder":
+        """Return the folder of a study, night or release gate by its name and identity."""
+        return cls(path=place.studies / f"{name}-{identity}")
+
+    @property
+    def outcomes(self) -> OutcomeStore[StoredOutcome]:
+        """The outcomes that this run's steps gave."""
+        return OutcomeStore(self.path / "outcomes", StoredOutcome)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write one file of the whole run and return its path.
+
+        Raises:
+            StorageError: if it cannot be written.
+        """
+        path = self.path / name
+        write_whole(path, text)
+        return path
+
+    def note_recorded(self, runs: tuple[RecordedRun, ...]) -> None:
+        """Keep where the run stands in the tracking store, for ``retune ui``."""
+        rows = [
+            {"key": r.key, "run_id": r.run_id, "experiment_id": r.experiment_id, "url": r.url}
+            for r in runs
+        ]
+        self.write(RECORDED, json.dumps(rows, indent=1))
+
+
+def newest_recorded(place: Home) -> tuple[str, list[str]] | None:
+    """Return the experiment's id and the trials' run ids of the run that was recorded last."""
+    found = sorted(place.studies.glob(f"*/{RECORDED}"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(found):
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        if rows:
+            trials = [row["run_id"] for row in rows[1:]] or [rows[0]["run_id"]]
+            return rows[0]["experiment_id"], trials
+    return None

@@ -1,0 +1,147 @@
+"""One study from its file to its verdict, whichever driver carries its steps out.
+
+The order is fixed here: plan, measure, decide, keep on disk, publish, record. Recording comes
+last and may fail: the evidence lies on disk and is recorded later.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from flows.engine_bench import EngineBench
+from flows.materials import Materials
+from flows.planning import infeasible_reasons, plan_materials
+from flows.progress import Reporter
+from flows.recall import KnownOutcomes, shared_outcomes
+from flows.recording import Recording, record_runs_of
+from flows.study_folder import StudyFolder
+from flows.workshop import Workshop
+from tasks import publish
+from tasks.adapters.device_lock import device_lock
+from tasks.domain.codec import to_text
+from tasks.domain.steps import Outcome, Step
+from tasks.domain.study import StudyResult, drive, run_study
+from tasks.domain.study_product import study_product
+from tasks.domain.study_report import study_report
+from tasks.domain.study_runs import study_runs
+
+ResultT = TypeVar("ResultT")
+CarryOut = Callable[[Step], Outcome]
+Wrap = Callable[[CarryOut], CarryOut]
+LOCK_WAIT_S = 60.0
+SET_LASTS_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyReport:
+    """A finished study: its result, where its files are and where it was recorded."""
+
+    result: StudyResult
+    folder: Path
+    report: Path
+    parameter_set: Path
+    recording: Recording
+
+
+def no_wrap(carry_out: CarryOut) -> CarryOut:
+    """Return ``carry_out`` as it is: the offline driver."""
+    return carry_out
+
+
+def conduct_study(
+    materials: Materials,
+    *,
+    reporter: Reporter,
+    wrap: Wrap = no_wrap,
+    tags: tuple[tuple[str, str], ...] = (),
+) -> StudyReport:
+    """Run the study to its end and return its report.
+
+    ``wrap`` turns the workshop's ``carry_out`` into the driver's: Prefect makes tasks of it.
+
+    Raises:
+        DeviceLockedError: another run holds the device.
+        StorageError: the evidence cannot be kept.
+    """
+    request = materials.request
+    folder = StudyFolder.of(materials.place, request.name, request.study_id)
+    plan = plan_materials(materials)
+    folder.write("report/plan.json", to_text(plan, indent=1))
+    folder.write("report/request.json", to_text(request, indent=1))
+    known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
+    result = with_engine(
+        materials,
+        folder,
+        known,
+        reporter,
+        lambda carry_out: drive(
+            run_study(request, known, infeasible_reasons(plan)), wrap(carry_out)
+        ),
+    )
+    return _finish(materials, folder, result, reporter=reporter, tags=tags)
+
+
+def with_engine(
+    materials: Materials,
+    folder: StudyFolder,
+    known: KnownOutcomes,
+    reporter: Reporter,
+    run: Callable[[CarryOut], ResultT],
+) -> ResultT:
+    """Hold the device's lock and a workshop while ``run`` uses its ``carry_out``.
+
+    Whatever happens inside, the engine is stopped and the lock released.
+    """
+    request = materials.request
+    bench = EngineBench(
+        materials=materials, folder=folder.path, reporter=reporter, attached=materials.attached
+    )
+    lock = device_lock(
+        materials.place.locks,
+        materials.host.lock_name,
+        wait_s=LOCK_WAIT_S,
+        purpose=f"{request.name} {request.study_id}",
+    )
+    with lock, Workshop(request=request, store=known, reporter=reporter, bench=bench) as workshop:
+        return run(workshop.carry_out)
+
+
+def _finish(
+    materials: Materials,
+    folder: StudyFolder,
+    result: StudyResult,
+    *,
+    reporter: Reporter,
+    tags: tuple[tuple[str, str], ...],
+) -> StudyReport:
+    """Keep report and decision on disk, record, then publish with the run ids that earned it."""
+    request = materials.request
+    report = folder.write("report/report.md", study_report(request, result))
+    folder.write("report/decision.json", to_text(result.decision, indent=1))
+    for trial in result.trials:
+        folder.write(f"trials/{trial.arm.name}/trial.json", to_text(trial, indent=1))
+    reporter.scope(request.name)
+    reporter.line("record: copying the evidence to MLflow")
+    recording = record_runs_of(
+        study_runs(request, result, tags=tags), materials=materials, folder=folder
+    )
+    today = dt.datetime.now(dt.UTC).date()
+    product = study_product(
+        request,
+        result,
+        measured_on=today.isoformat(),
+        expires_on=(today + dt.timedelta(days=SET_LASTS_DAYS)).isoformat(),
+        run_ids=tuple(run.run_id for run in recording.runs),
+    )
+    written = publish.publish_parameter_set(
+        product, folder.path / "report" / f"{request.regime.value}.yaml"
+    )
+    return StudyReport(
+        result=result,
+        folder=folder.path,
+        report=report,
+        parameter_set=written,
+        recording=recording,
+    )

@@ -1,0 +1,264 @@
+"""Turns YAML files into domain records: follows the paths in them and checks across files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasks.adapters.config_files.reading import read_model
+from tasks.adapters.config_files.study_schema import (
+    EvaluationPart,
+    LengthsPart,
+    LoadPart,
+    ModelFile,
+    NightlyFile,
+    NightlyRegimePart,
+    ParameterSetFile,
+    SloFile,
+    StudyFile,
+    TrafficFile,
+    TrafficModelPart,
+)
+from tasks.domain.errors import ConfigError
+from tasks.domain.parameters import (
+    ParameterSet,
+    ParameterValue,
+    ParameterValues,
+    Provenance,
+    Regime,
+    SetState,
+)
+from tasks.domain.site_files import (
+    ModelSource,
+    NightlyFiles,
+    NightlyRegime,
+    StudyFiles,
+    TraceFile,
+    TrafficSource,
+)
+from tasks.domain.slo import Slo
+from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan
+from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognormal_lengths
+
+
+def load_study(path: Path) -> StudyFiles:
+    """Return the study with every file that it names.
+
+    Raises:
+        ConfigError: names the file, the key, the value and what is allowed.
+    """
+    file = read_model(path, StudyFile)
+    model = load_model(_beside(path, file.model))
+    traffic = load_traffic(_beside(path, file.traffic))
+    if traffic.regime != file.regime:
+        raise ConfigError(
+            f"{path}: regime: found {file.regime!r}, but traffic {file.traffic} is of regime "
+            f"{traffic.regime.value!r}; make them the same"
+        )
+    parameter_set = None
+    if file.parameter_set is not None:
+        parameter_set = load_parameter_set(_beside(path, file.parameter_set))
+        _same(path, "parameter_set", parameter_set, model=model, regime=file.regime)
+    return StudyFiles(
+        path=str(path),
+        name=file.name,
+        model=model,
+        regime=Regime(file.regime),
+        slo=load_slo(_beside(path, file.slo)),
+        traffic=traffic,
+        arms=tuple(
+            Arm(
+                name=arm.name,
+                method=arm.checkpoint,
+                values=_values(path, f"arms.{i}.values", arm.values),
+                is_reference=arm.reference,
+            )
+            for i, arm in enumerate(file.arms)
+        ),
+        load=_load(file.load),
+        evaluation=_evaluation(file.evaluation),
+        evaluation_folder=str(
+            _beside(path, file.evaluation.folder if file.evaluation else "../evaluation")
+        ),
+        profile_s=file.profile_s,
+        min_gain_frac=file.min_gain_frac,
+        seed=file.seed,
+        parameter_set=parameter_set,
+    )
+
+
+def load_nightly(path: Path) -> NightlyFiles:
+    """Return the nightly configuration with every file that it names.
+
+    Raises:
+        ConfigError: names the file, the key, the value and what is allowed.
+    """
+    file = read_model(path, NightlyFile)
+    model = load_model(_beside(path, file.model))
+    regimes = [part.regime for part in file.regimes]
+    if len(set(regimes)) != len(regimes):
+        raise ConfigError(f"{path}: regimes: each may be given once, found {regimes}")
+    return NightlyFiles(
+        path=str(path),
+        name=file.name,
+        model=model,
+        regimes=tuple(_nightly_regime(path, part, model) for part in file.regimes),
+        evaluation_folder=str(_beside(path, "evaluation")),
+        load=_load(file.load),
+        seed=file.seed,
+    )
+
+
+def load_model(path: Path) -> ModelSource:
+    """Return a model's source and values; a relative folder is resolved against the file."""
+    file = read_model(path, ModelFile)
+    source = file.source
+    if not source.startswith("package:"):
+        source = str(_beside(path, source))
+    return ModelSource(
+        name=file.name,
+        source=source,
+        dtype=file.dtype,
+        values=_values(path, "engine_values", file.engine_values),
+        cpu_values=_values(path, "cpu_engine_values", file.cpu_engine_values),
+        cpu_kv_cache_gib=file.cpu_kv_cache_gib,
+        quantization=QuantizationPlan(
+            bits=file.quantization.bits,
+            group_size=file.quantization.group_size,
+            samples=file.quantization.samples,
+            sequence_tokens=file.quantization.sequence_tokens,
+        ),
+        synthetic=file.synthetic,
+    )
+
+
+def load_slo(path: Path) -> Slo:
+    """Return the limits of one request."""
+    file = read_model(path, SloFile)
+    return Slo(
+        ttft_s=file.ttft_s,
+        tpot_s=file.tpot_s,
+        e2e_s=file.e2e_s,
+        attainment_frac=file.attainment_frac,
+    )
+
+
+def load_traffic(path: Path) -> TrafficSource:
+    """Return one regime's traffic source."""
+    file = read_model(path, TrafficFile)
+    model = None if file.model is None else _traffic_model(file.model, file.source)
+    trace = None
+    if file.trace is not None:
+        trace = TraceFile(
+            path=str(_beside(path, file.trace.file)),
+            start_s=file.trace.start_s,
+            end_s=file.trace.end_s,
+            replicas=file.trace.replicas,
+            timezone=file.trace.timezone,
+        )
+    return TrafficSource(
+        name=file.name,
+        regime=Regime(file.regime),
+        source=file.source,
+        model=model,
+        draw_s=None if file.model is None else file.model.draw_s,
+        seed=0 if file.model is None else file.model.seed,
+        file=trace,
+    )
+
+
+def load_parameter_set(path: Path) -> ParameterSet:
+    """Return a parameter set with its provenance."""
+    file = read_model(path, ParameterSetFile)
+    origin = file.provenance
+    return ParameterSet(
+        name=file.name,
+        regime=Regime(file.regime),
+        state=SetState(file.state),
+        model=file.model,
+        checkpoint=file.checkpoint,
+        values=_values(path, "values", file.values),
+        provenance=Provenance(
+            study_id=origin.study_id,
+            mlflow_run_ids=tuple(origin.mlflow_run_ids),
+            trace_sha256=origin.trace_sha256,
+            engine=origin.engine,
+            hardware=origin.hardware,
+            measured_on=origin.measured_on,
+            expires_on=origin.expires_on,
+            slo_values=tuple(sorted(origin.slo_values.items())),
+        ),
+        note=file.note,
+    )
+
+
+def _nightly_regime(path: Path, part: NightlyRegimePart, model: ModelSource) -> NightlyRegime:
+    parameter_set = load_parameter_set(_beside(path, part.parameter_set))
+    _same(path, f"regimes.{part.regime}", parameter_set, model=model, regime=part.regime)
+    return NightlyRegime(
+        regime=Regime(part.regime),
+        parameter_set=parameter_set,
+        slo=load_slo(_beside(path, part.slo)),
+        reference=load_traffic(_beside(path, part.reference)),
+        fresh=load_traffic(_beside(path, part.fresh)),
+    )
+
+
+def _same(path: Path, key: str, found: ParameterSet, *, model: ModelSource, regime: str) -> None:
+    for name, has, wants in (
+        ("model", found.model, model.name),
+        ("regime", found.regime.value, regime),
+    ):
+        if has != wants:
+            raise ConfigError(
+                f"{path}: {key}: parameter set {found.name!r} is for {name} {has!r}, "
+                f"needed {wants!r}; name the right set"
+            )
+
+
+def _beside(path: Path, named: str) -> Path:
+    return (path.parent / named).resolve()
+
+
+def _values(path: Path, key: str, values: Mapping[str, ParameterValue]) -> ParameterValues:
+    for name in values:
+        if not name.isidentifier() or name != name.lower():
+            raise ConfigError(
+                f"{path}: {key}: {name!r} is not an engine parameter's name; write vLLM's name "
+                "with lower case and underscores, for example max_num_seqs"
+            )
+    return ParameterValues.of(values)
+
+
+def _load(part: LoadPart) -> LoadPlan:
+    return LoadPlan(
+        rate_scales=tuple(part.rate_scales),
+        duration_s=part.duration_s,
+        regime_repeats=part.regime_repeats,
+        curve_limit=part.curve_limit,
+        curve_points=part.curve_points,
+        curve_duration_s=part.curve_duration_s,
+        window_s=part.window_s,
+        warmup_requests=part.warmup_requests,
+    )
+
+
+def _evaluation(part: EvaluationPart | None) -> EvaluationPlan | None:
+    if part is None:
+        return None
+    return EvaluationPlan(task=part.task, items=part.items, margin_frac=part.margin_points / 100)
+
+
+def _traffic_model(part: TrafficModelPart, source: str) -> TrafficModel:
+    return TrafficModel(
+        rate_req_s=part.rate_req_s,
+        burstiness=part.burstiness_cv,
+        prompt=_lengths(part.prompt_tokens),
+        output=_lengths(part.output_tokens),
+        prefix_reuse_frac=part.prefix_reuse_frac,
+        source=source,
+    )
+
+
+def _lengths(part: LengthsPart) -> LengthDistribution:
+    return lognormal_lengths(
+        p50_tokens=part.p50, mean_tokens=part.mean, min_tokens=part.min, max_tokens=part.max
+    )

@@ -1,0 +1,219 @@
+"""What the YAML files of a study may say, key by key, with units in the keys' names."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tasks.adapters.config_files.reading import StrictModel
+
+Number = Annotated[float, Field(strict=False)]
+Positive = Annotated[float, Field(gt=0, strict=False)]
+Fraction = Annotated[float, Field(gt=0, le=1, strict=False)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+RegimeName = Literal["peak", "off_peak", "failover"]
+EngineValue = bool | int | float | str
+
+
+class SloFile(StrictModel):
+    """Limits of one request in seconds; at least one must be given."""
+
+    ttft_s: Positive | None = None
+    tpot_s: Positive | None = None
+    e2e_s: Positive | None = None
+    attainment_frac: Fraction = 0.99
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> "SloFile":
+        if self.ttft_s is None and self.tpot_s is None and self.e2e_s is None:
+            raise ValueError("give at least one of ttft_s, tpot_s, e2e_s")
+        return self
+
+
+class QuantizationPart(StrictModel):
+    """The AWQ recipe for this model."""
+
+    bits: Literal[4] = 4
+    group_size: Annotated[int, Field(ge=16, le=256)] = 128
+    samples: Annotated[int, Field(ge=1, le=1024)] = 32
+    sequence_tokens: Annotated[int, Field(ge=16, le=4096)] = 128
+
+
+class ModelFile(StrictModel):
+    """A model: where its weights come from and what every engine of it is started with."""
+
+    name: Name
+    source: str
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    engine_values: dict[str, EngineValue] = {}
+    cpu_engine_values: dict[str, EngineValue] = {}
+    cpu_kv_cache_gib: Positive | None = None
+    quantization: QuantizationPart = QuantizationPart()
+    synthetic: bool = False
+
+
+class LengthsPart(StrictModel):
+    """A length distribution in tokens: lognormal by mean and p50, clipped."""
+
+    mean: Positive
+    p50: Positive
+    min: Count
+    max: Count
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "LengthsPart":
+        if not self.min <= self.p50 <= self.max:
+            raise ValueError(f"p50 {self.p50:g} must lie in min..max ({self.min}..{self.max})")
+        if self.mean < self.p50:
+            raise ValueError(f"mean {self.mean:g} must be at least p50 {self.p50:g}")
+        return self
+
+
+class TrafficModelPart(StrictModel):
+    """Drawn traffic: renewal arrivals of the rate and burstiness, lengths, prefix reuse."""
+
+    rate_req_s: Positive
+    burstiness_cv: Positive = 1.0
+    prompt_tokens: LengthsPart
+    output_tokens: LengthsPart
+    prefix_reuse_frac: Annotated[float, Field(ge=0, lt=1, strict=False)] = 0.0
+    draw_s: Positive = 600.0
+    seed: int = 0
+
+
+class TraceFilePart(StrictModel):
+    """A trace file: which part of it, and how many engines share it."""
+
+    file: str
+    start_s: Annotated[float, Field(ge=0, strict=False)] | None = None
+    end_s: Positive | None = None
+    replicas: Count = 1
+    timezone: str | None = None
+
+
+class TrafficFile(StrictModel):
+    """Traffic of one regime: a model to draw from, or a trace file; the figures' source."""
+
+    name: Name
+    regime: RegimeName
+    source: str
+    model: TrafficModelPart | None = None
+    trace: TraceFilePart | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "TrafficFile":
+        if (self.model is None) == (self.trace is None):
+            raise ValueError("give exactly one of model (drawn traffic) and trace (a file)")
+        return self
+
+
+class ArmPart(StrictModel):
+    """One arm of a study."""
+
+    name: Name
+    checkpoint: Literal["reference", "awq"]
+    values: dict[str, EngineValue] = {}
+    reference: bool = False
+
+
+class LoadPart(StrictModel):
+    """The loads of a study; one rate scale must be 1.0, the regime's own rate."""
+
+    rate_scales: Annotated[list[Positive], Field(min_length=1)]
+    duration_s: Positive
+    regime_repeats: Annotated[int, Field(ge=1, le=20)] = 1
+    window_s: Positive = 30.0
+    warmup_requests: Annotated[int, Field(ge=1, le=1000)] = 8
+    curve_points: Annotated[int, Field(ge=0, le=20)] = 0
+    curve_limit: Annotated[int, Field(ge=1, le=4096)] = 16
+    curve_duration_s: Positive = 20.0
+
+    @model_validator(mode="after")
+    def _has_regime_rate(self) -> "LoadPart":
+        if 1.0 not in self.rate_scales:
+            raise ValueError("rate_scales must hold 1.0, the regime's own rate")
+        if len(set(self.rate_scales)) != len(self.rate_scales):
+            raise ValueError("rate_scales holds a value twice; use regime_repeats")
+        return self
+
+
+class EvaluationPart(StrictModel):
+    """The accuracy gate; margin in points of 100. folder: the tasks' own, beside the study."""
+
+    task: Name
+    folder: str = "../evaluation"
+    items: Annotated[int, Field(ge=1)] | None = None
+    margin_points: Annotated[float, Field(gt=0, le=100, strict=False)] = 1.0
+
+
+class StudyFile(StrictModel):
+    """One study; paths are relative to the study's own file."""
+
+    name: Name
+    model: str
+    regime: RegimeName
+    slo: str
+    traffic: str
+    arms: Annotated[list[ArmPart], Field(min_length=1)]
+    load: LoadPart
+    evaluation: EvaluationPart | None = None
+    profile_s: Annotated[float, Field(ge=0, le=60, strict=False)] = 2.0
+    min_gain_frac: Fraction = 0.05
+    seed: int = 0
+    parameter_set: str | None = None
+
+    @model_validator(mode="after")
+    def _arms_fit(self) -> "StudyFile":
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) != len(names):
+            raise ValueError(f"arms: names must differ, found {names}")
+        references = [arm.name for arm in self.arms if arm.reference]
+        if len(references) != 1:
+            raise ValueError(f"arms: exactly one must have reference: true, found {references}")
+        return self
+
+
+class NightlyRegimePart(StrictModel):
+    """One regime of the nightly flow: the set in force and the traffic to hold it against."""
+
+    regime: RegimeName
+    parameter_set: str
+    slo: str
+    reference: str
+    fresh: str
+
+
+class NightlyFile(StrictModel):
+    """The nightly flow: one model, its regimes, the load."""
+
+    name: Name
+    model: str
+    regimes: Annotated[list[NightlyRegimePart], Field(min_length=1)]
+    load: LoadPart
+    seed: int = 0
+
+
+class ProvenancePart(StrictModel):
+    """Where a parameter set comes from; a missing key was not measured."""
+
+    study_id: str | None = None
+    mlflow_run_ids: list[str] = []
+    trace_sha256: str | None = None
+    engine: str | None = None
+    hardware: str | None = None
+    measured_on: str | None = None
+    expires_on: str | None = None
+    slo_values: dict[str, Number] = {}
+
+
+class ParameterSetFile(StrictModel):
+    """A parameter set for one regime."""
+
+    name: Name
+    regime: RegimeName
+    state: Literal["baseline", "candidate", "champion"]
+    model: Name
+    checkpoint: Literal["reference", "awq"]
+    values: dict[str, EngineValue]
+    provenance: ProvenancePart = ProvenancePart()
+    note: str = ""

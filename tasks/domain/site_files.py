@@ -1,0 +1,100 @@
+"""The content of configuration files as domain records: sources not yet read, values checked.
+
+Paths are text, already resolved against the file that names them.
+"""
+
+from dataclasses import dataclass
+
+from tasks.domain.parameters import ParameterSet, ParameterValues, Regime
+from tasks.domain.slo import Slo
+from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan
+from tasks.domain.traffic_model import TrafficModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """A model: ``package:NAME`` or a folder, and the values every engine of it starts with.
+
+    cpu_values are put over ``values`` where the engine is vLLM's CPU build.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    values: ParameterValues
+    cpu_values: ParameterValues
+    cpu_kv_cache_gib: float | None
+    quantization: QuantizationPlan
+    synthetic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFile:
+    """A part of a trace file and the number of engines that share its traffic."""
+
+    path: str
+    start_s: float | None
+    end_s: float | None
+    replicas: int
+    timezone: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficSource:
+    """One regime's traffic: a model to draw ``draw_s`` seconds from, or a file."""
+
+    name: str
+    regime: Regime
+    source: str
+    model: TrafficModel | None = None
+    draw_s: float | None = None
+    seed: int = 0
+    file: TraceFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFiles:
+    """Everything that a study's YAML and the files it names say.
+
+    parameter_set: the set that a release gate holds for this study, None where it names none.
+    evaluation_folder: where the accuracy task, calibration text and sanity prompts lie.
+    """
+
+    path: str
+    name: str
+    model: ModelSource
+    regime: Regime
+    slo: Slo
+    traffic: TrafficSource
+    arms: tuple[Arm, ...]
+    load: LoadPlan
+    evaluation: EvaluationPlan | None
+    evaluation_folder: str
+    profile_s: float
+    min_gain_frac: float
+    seed: int
+    parameter_set: ParameterSet | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyRegime:
+    """One regime of the nightly flow."""
+
+    regime: Regime
+    parameter_set: ParameterSet
+    slo: Slo
+    reference: TrafficSource
+    fresh: TrafficSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyFiles:
+    """Everything that the nightly YAML and the files it names say."""
+
+    path: str
+    name: str
+    model: ModelSource
+    regimes: tuple[NightlyRegime, ...]
+    evaluation_folder: str
+    load: LoadPlan
+    seed: int

@@ -1,0 +1,141 @@
+"""What a person asks a study to do, with every file already read and checked."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.parameters import ParameterValues, Regime
+from tasks.domain.slo import Slo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One assignment that a study compares: a checkpoint's method and engine values."""
+
+    name: str
+    method: str
+    values: ParameterValues
+    is_reference: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """The loads that every arm meets.
+
+    rate_scales multiply the traffic's rate; 1.0 is the regime's own and is measured
+    ``regime_repeats`` times (the repeats are the study's A/A pairs). The concurrency curve is
+    closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
+    most ``curve_points`` points of ``curve_duration_s`` each.
+    """
+
+    rate_scales: tuple[float, ...]
+    duration_s: float
+    regime_repeats: int = 1
+    curve_limit: int = 16
+    curve_points: int = 0
+    curve_duration_s: float = 20.0
+    window_s: float = 30.0
+    warmup_requests: int = 8
+
+    def open_points(self) -> tuple[LoadPoint, ...]:
+        """Return the open-loop points, the regime's own rate first."""
+        regime = tuple(
+            LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.duration_s, repeat=i)
+            for i in range(self.regime_repeats)
+        )
+        others = tuple(
+            LoadPoint(kind=LoadKind.OPEN, rate_scale=scale, duration_s=self.duration_s)
+            for scale in self.rate_scales
+            if scale != 1.0
+        )
+        return regime + others
+
+    @property
+    def load_s(self) -> float:
+        """Seconds of load one arm meets at most, warm-up and draining apart."""
+        return len(self.open_points()) * self.duration_s + self.curve_points * self.curve_duration_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationPlan:
+    """How accuracy is judged: task name, number of items (None = all), margin as a fraction."""
+
+    task: str
+    items: int | None
+    margin_frac: float
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizationPlan:
+    """The AWQ recipe: bits, group size, calibration samples and tokens a sample."""
+
+    bits: int = 4
+    group_size: int = 64
+    samples: int = 32
+    sequence_tokens: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the measurements depend on and the study does not choose.
+
+    hardware: a GPU's name or the CPU's; device_count: GPUs, or CPU cores.
+    """
+
+    hardware: str
+    device_count: int
+    driver: str | None
+    engine: str
+    flavour: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRequest:
+    """A study: one model, one hardware, one regime, the arms to compare and the gates."""
+
+    name: str
+    model: str
+    model_sha256: str
+    regime: Regime
+    slo: Slo
+    traffic_name: str
+    trace_sha256: str
+    arms: tuple[Arm, ...]
+    load: LoadPlan
+    evaluation: EvaluationPlan | None
+    quantization: QuantizationPlan
+    profile_s: float
+    min_gain_frac: float
+    seed: int
+    surroundings: Surroundings
+    synthetic: bool = False
+
+    @property
+    def measured_part(self) -> str:
+        """Canonical text of all that a measurement depends on: neither SLO, gates nor arms."""
+        return json.dumps(
+            [
+                self.model_sha256,
+                self.trace_sha256,
+                self.seed,
+                [self.surroundings.hardware, self.surroundings.device_count],
+                [self.surroundings.driver, self.surroundings.engine, self.surroundings.client],
+            ]
+        )
+
+    @property
+    def study_id(self) -> str:
+        """Twelve hex digits that name this study: equal requests have equal ids."""
+        gates = [repr(self.slo), self.min_gain_frac, repr(self.evaluation), repr(self.load)]
+        text = json.dumps(
+            [self.name, self.measured_part, self.regime, repr(self.arms), gates, self.profile_s]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def reference(self) -> Arm:
+        """The arm that the others are compared with."""
+        return next(arm for arm in self.arms if arm.is_reference)

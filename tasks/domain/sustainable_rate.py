@@ -1,0 +1,177 @@
+"""The sustainable rate: the largest multiple of the traffic's rate that still keeps the SLO.
+
+A pure ask/tell search: the generator yields multiples to measure and is sent what they gave.
+Knows no engine; a probe that was not believed can be told as such.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from tasks.domain.errors import InvalidParameterError
+from tasks.domain.measurement import Measurement
+from tasks.domain.measurement_windows import grows, queue_diverges
+
+__all__ = [
+    "RateProbe",
+    "RateResult",
+    "SustainableRate",
+    "grows",
+    "queue_diverges",
+    "rate_result",
+    "search_sustainable_rate",
+]
+
+TARGET_ATTAINMENT_FRAC = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateProbe:
+    """A multiple of the traffic's own rate to measure.
+
+    stop_when_diverged: the driver may end the load early once the queue diverges (``grows``):
+    such a load cannot keep the SLO, and draining it costs time.
+    """
+
+    multiple: float
+    stop_when_diverged: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateResult:
+    """What a probe gave: the share of its n requests that kept the SLO, with its interval.
+
+    attainment_frac is None where the measurement must not be believed. diverged: the queue grew,
+    so the probe failed whatever its share so far.
+    """
+
+    multiple: float
+    n: int
+    attainment_frac: float | None
+    low_frac: float | None = None
+    high_frac: float | None = None
+    diverged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainableRate:
+    """The answer: ``multiple`` is the largest one that passed, None where none did.
+
+    fails_at: the smallest multiple that failed, None where none did. probes: in order of asking.
+    """
+
+    multiple: float | None
+    fails_at: float | None
+    probes: tuple[RateResult, ...]
+    reason: str
+
+
+def rate_result(measurement: Measurement) -> RateResult:
+    """Return a measurement as a probe's result.
+
+    Raises:
+        InvalidParameterError: for a load point without a rate.
+    """
+    multiple = measurement.load_point.rate_scale
+    if multiple is None:
+        raise InvalidParameterError(
+            f"load point {measurement.load_point.name} has no rate_scale; needed an open loop"
+        )
+    return RateResult(
+        multiple=multiple,
+        n=measurement.n_requests,
+        attainment_frac=None if measurement.invalid else measurement.attainment_frac,
+        low_frac=measurement.attainment_low_frac,
+        high_frac=measurement.attainment_high_frac,
+        diverged=measurement.windows[-1].diverged,
+    )
+
+
+def search_sustainable_rate(
+    *,
+    start: float = 1.0,
+    lowest: float = 0.125,
+    highest: float = 8.0,
+    resolution_frac: float = 0.05,
+    target_frac: float = TARGET_ATTAINMENT_FRAC,
+) -> Generator[RateProbe, RateResult, SustainableRate]:
+    """Yield probes and return the sustainable rate.
+
+    Doubles (or halves) from ``start`` until one multiple passes and one fails, then halves the
+    bracket geometrically until fails_at / multiple <= 1 + resolution_frac. A probe passes when
+    attainment >= target and its queue did not diverge. An unbelievable result ends the search.
+
+    Raises:
+        InvalidParameterError: for bounds that are not 0 < lowest <= start <= highest, or a
+            resolution that is not positive.
+    """
+    if not 0 < lowest <= start <= highest or resolution_frac <= 0:
+        raise InvalidParameterError(
+            f"lowest={lowest} start={start} highest={highest} resolution_frac={resolution_frac}; "
+            "needed 0 < lowest <= start <= highest and a positive resolution"
+        )
+    probes: list[RateResult] = []
+    good: float | None = None
+    bad: float | None = None
+    at: float | None = start
+    while at is not None:
+        result = yield RateProbe(multiple=at)
+        probes.append(result)
+        if result.attainment_frac is None and not result.diverged:
+            why = f"stopped: the measurement at x{at:.3g} must not be believed (n={result.n})"
+            return _answer(good, bad, probes, why)
+        if _passes(result, target_frac):
+            good = at
+        else:
+            bad = at
+        at = _next_multiple(good, bad, lowest, highest, 1 + resolution_frac)
+    return _answer(good, bad, probes, _reason(good, bad, probes, target_frac))
+
+
+def _passes(result: RateResult, target_frac: float) -> bool:
+    share = result.attainment_frac
+    return not result.diverged and share is not None and share >= target_frac
+
+
+def _next_multiple(
+    good: float | None, bad: float | None, lowest: float, highest: float, ratio: float
+) -> float | None:
+    if good is None:
+        at_floor = bad is None or bad <= lowest
+        return None if at_floor else max(lowest, (bad or lowest) / 2)
+    if bad is None:
+        return None if good >= highest else min(highest, 2 * good)
+    middle = float((good * bad) ** 0.5)
+    return None if bad / good <= ratio or not good < middle < bad else middle
+
+
+def _answer(
+    good: float | None, bad: float | None, probes: list[RateResult], reason: str
+) -> SustainableRate:
+    return SustainableRate(multiple=good, fails_at=bad, probes=tuple(probes), reason=reason)
+
+
+def _reason(
+    good: float | None, bad: float | None, probes: list[RateResult], target_frac: float
+) -> str:
+    by_multiple = {probe.multiple: probe for probe in probes}
+    parts = []
+    for word, multiple in (("passes", good), ("fails", bad)):
+        if multiple is None:
+            continue
+        parts.append(f"x{multiple:.3g} {word} ({_said(by_multiple[multiple], target_frac)})")
+    if good is None:
+        parts.append("no multiple that was tried keeps the SLO")
+    if bad is None:
+        parts.append("none that was tried fails: the limit of the search, not of the engine")
+    return f"target {target_frac:.1%}: " + "; ".join(parts)
+
+
+def _said(result: RateResult, target_frac: float) -> str:
+    queue = ", queue diverges" if result.diverged else ""
+    if result.attainment_frac is None:
+        return f"no attainment, n={result.n}{queue}"
+    text = f"{result.attainment_frac:.2%}, n={result.n}{queue}"
+    low, high = result.low_frac, result.high_frac
+    if low is not None and high is not None and low < target_frac <= high and not queue:
+        text += f", 95 % {low:.2%}-{high:.2%} holds the target: more load would sharpen it"
+    return text

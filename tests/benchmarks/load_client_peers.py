@@ -1,0 +1,152 @@
+"""Our load client beside others: chunks per client-CPU-second and stamp error, one table.
+
+    python tests/benchmarks/load_client_peers.py --dir SCRATCH [--vllm-python PYTHON --tokenizer DIR]
+
+Every client reads the same streams of one golden server, one client after another. A chunk's
+stamp error is the client's stamp minus the server's own just before its write, so it holds the
+kernel's loopback too. Peers are installed into a venv of their own under SCRATCH. Compare ratios
+of one run only; the machine's load changes all figures.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PEERS = ("aiohttp", "httpx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One client's figures; errors in ms, None where the client tells no stamps."""
+
+    name: str
+    chunks: int
+    cpu_s: float
+    error_p50_ms: float | None = None
+    error_p99_ms: float | None = None
+
+    @property
+    def per_cpu_s(self) -> float:
+        """Return chunks per CPU second of the client."""
+        return self.chunks / self.cpu_s
+
+
+def peer_python(folder: Path) -> Path:
+    """Return the interpreter of the peers' venv, made on first use."""
+    python = folder / "peers" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder / "peers"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS], check=True)
+    return python
+
+
+def measured(python: Path, name: str, url: str, arguments: argparse.Namespace) -> Row:
+    """Run one of our peer clients and compare its stamps with the server's."""
+    urllib.request.urlopen(f"{url}/stamps").read()
+    out = arguments.dir / f"{name}.json"
+    tokens = arguments.seconds * arguments.rate
+    command = [python, HERE / "peer_clients.py", name, f"{url}/v1/completions"]
+    subprocess.run([*command, str(arguments.streams), str(tokens), out], check=True)
+    seen = json.loads(out.read_text())
+    written = json.loads(urllib.request.urlopen(f"{url}/stamps").read())
+    errors_ms: list[float] = []
+    for key, stamps in seen["stamps"].items():
+        # The warm-up request had the same id as stream 0, so its stamp comes first there.
+        theirs = written[key][-len(stamps) :]
+        errors_ms += [(ours - server) / 1e6 for ours, server in zip(stamps, theirs, strict=True)]
+    errors_ms.sort()
+    expected = arguments.streams * tokens
+    if seen["chunks"] != expected:
+        raise SystemExit(f"{name} read {seen['chunks']} chunks of {expected}")
+    return Row(
+        name=name,
+        chunks=seen["chunks"],
+        cpu_s=seen["cpu_s"],
+        error_p50_ms=errors_ms[len(errors_ms) // 2],
+        error_p99_ms=errors_ms[int(len(errors_ms) * 0.99)],
+    )
+
+
+def vllm_bench(url: str, arguments: argparse.Namespace) -> Row:
+    """Run ``vllm bench serve``; a run of one token is taken off as its start-up."""
+
+    def cpu_s(streams: int, tokens: int) -> float:
+        code = "import runpy,sys; sys.argv[0]='vllm'; from vllm.entrypoints.cli.main import main; main()"
+        command = [arguments.vllm_python, "-c", code, "bench", "serve", "--backend", "openai"]
+        command += ["--base-url", url, "--model", "golden", "--tokenizer", arguments.tokenizer]
+        command += ["--dataset-name", "random", "--random-input-len", "8", "--ignore-eos"]
+        command += ["--random-output-len", str(tokens), "--num-prompts", str(streams)]
+        command += ["--disable-tqdm", "--num-warmups", "0", "--ready-check-timeout-sec", "0"]
+        log = (arguments.dir / "vllm_bench.log").open("w")
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd="/")
+        _, status, used = os.wait4(process.pid, 0)
+        if status != 0:
+            raise SystemExit(f"vllm bench serve failed; see {log.name}")
+        return used.ru_utime + used.ru_stime
+
+    tokens = arguments.seconds * arguments.rate
+    start_up_s = cpu_s(1, 1)
+    return Row(
+        name="vllm bench serve",
+        chunks=arguments.streams * tokens,
+        cpu_s=cpu_s(arguments.streams, tokens) - start_up_s,
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as text, ratios against ours."""
+    lines = ["client             chunks  CPU s  chunks/CPU s  ours is  error p50 ms  p99 ms"]
+    for row in rows:
+        errors = [
+            "      -" if e is None else f"{e:7.2f}" for e in (row.error_p50_ms, row.error_p99_ms)
+        ]
+        lines.append(
+            f"{row.name:17s} {row.chunks:7d} {row.cpu_s:6.2f} {row.per_cpu_s:13.0f} "
+            f"{rows[0].per_cpu_s / row.per_cpu_s:7.2f}x {errors[0]:>13s} {errors[1]:>7s}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure every client that can be run and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--streams", type=int, default=256)
+    parser.add_argument("--rate", type=int, default=50, help="tokens a second and stream")
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--lockstep", action="store_true")
+    parser.add_argument("--vllm-python")
+    parser.add_argument("--tokenizer")
+    arguments = parser.parse_args()
+    arguments.dir.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, HERE / "golden_process.py", "--gap-s", str(1 / arguments.rate)]
+    command += ["--lockstep"] if arguments.lockstep else []
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        rows = [measured(Path(sys.executable), "ours", url, arguments)]
+        rows += [measured(peer_python(arguments.dir), name, url, arguments) for name in PEERS]
+        if arguments.vllm_python:
+            rows.append(vllm_bench(url, arguments))
+    finally:
+        server.terminate()
+        server.wait()
+    load = os.getloadavg()[0]
+    print(
+        f"{time.strftime('%F %T')} load average {load:.1f} on {os.cpu_count()} cores, "
+        f"{arguments.streams} streams x {arguments.rate} tok/s x {arguments.seconds} s, "
+        f"{'lockstep' if arguments.lockstep else 'phases spread'}"
+    )
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Every wrong file is one clear error: file, path of the key, value, what is allowed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.adapters.config_files.loading import (
+    load_nightly,
+    load_parameter_set,
+    load_study,
+    load_traffic,
+)
+from tasks.adapters.config_files.writing import parameter_set_yaml
+from tasks.domain.errors import ConfigError
+from tasks.domain.parameters import (
+    ParameterSet,
+    ParameterValues,
+    Provenance,
+    Regime,
+    SetState,
+)
+from tasks.domain.traffic_model import draw_trace
+from tasks.domain.trace_profile import profile_trace
+from tests.conftest import REPOSITORY
+
+CONFIGS = REPOSITORY / "configs"
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CONFIGS, tmp_path / "configs"))
+
+
+def edited(path: Path, old: str, new: str) -> Path:
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+@pytest.mark.parametrize(
+    "study", sorted((CONFIGS / "studies").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_every_shipped_study_loads(study: Path) -> None:
+    files = load_study(study)
+    assert files.arms
+    assert files.traffic.regime is files.regime
+
+
+def test_the_shipped_nightly_file_holds_both_regimes() -> None:
+    files = load_nightly(CONFIGS / "nightly.yaml")
+    assert [part.regime for part in files.regimes] == [Regime.PEAK, Regime.OFF_PEAK]
+
+
+@pytest.mark.parametrize("regime", [regime.value for regime in Regime])
+def test_every_regime_has_a_shipped_parameter_set(regime: str) -> None:
+    found = load_parameter_set(CONFIGS / "parameter_sets" / f"{regime}.yaml")
+    assert found.regime.value == regime
+    assert found.state is SetState.BASELINE
+
+
+def test_peak_traffic_is_about_twice_off_peak_traffic() -> None:
+    peak, off_peak = (load_traffic(CONFIGS / "traffic" / f"{n}.yaml") for n in ("peak", "off_peak"))
+    assert peak.model is not None and off_peak.model is not None
+    rates = [
+        profile_trace(draw_trace(model, duration_s=900, seed=1)).mean_rate_req_s
+        for model in (peak.model, off_peak.model)
+    ]
+    assert rates[0] is not None and rates[1] is not None
+    assert 1.6 < rates[0] / rates[1] < 2.4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("min_gain_frac: 0.05", "min_gain: 5", ("min_gain", "unknown key", "5", "min_gain_frac")),
+        (
+            "min_gain_frac: 0.05",
+            "min_gain_frac: 5",
+            ("min_gain_frac", "less than or equal to 1", "5"),
+        ),
+        ("duration_s: 90", "duration_s: 90s", ("load.duration_s", "valid number", "'90s'")),
+        ("duration_s: 90", "duration_s: -90", ("load.duration_s", "greater than 0", "-90")),
+        ("duration_s: 90", "duration_s: .nan", ("load.duration_s", "finite", "nan")),
+        ("rate_scales: [1.0,", "rate_scales: [2.0,", ("load", "must hold 1.0")),
+        ("margin_points: 1.0", "margin: 1.0", ("evaluation.margin", "margin_points")),
+        ("regime: peak", "regime: noon", ("regime", "'peak', 'off_peak' or 'failover'", "'noon'")),
+        ("seed: 20231116", "seed: true", ("seed", "valid integer", "True")),
+        (", reference: true}", "}", ("arms", "exactly one")),
+        ("name: demo", "name: ''", ("name", "match pattern", "''")),
+        ("profile_s: 2.0\n", "profile_s: 2.0\nprofile_s: 3.0\n", ("profile_s", "twice", "line")),
+        ("slo: ../slo/chat-cpu.yaml", "slo: ../slo/none.yaml", ("none.yaml", "no such file")),
+    ],
+)
+def test_a_wrong_study_is_one_error_that_names_file_key_value_and_what_is_allowed(
+    configs: Path, old: str, new: str, parts: tuple[str, ...]
+) -> None:
+    study = edited(configs / "studies" / "demo.yaml", old, new)
+    with pytest.raises(ConfigError) as error:
+        load_study(study)
+    for part in (str(configs), *parts):
+        assert part in str(error.value)
+
+
+def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("name: demo\narms: [unclosed\n")
+    with pytest.raises(ConfigError, match=r"study\.yaml: not valid YAML at line \d+"):
+        load_study(path)
+
+
+def test_an_empty_file_says_that_it_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("")
+    with pytest.raises(ConfigError, match="expected a mapping of keys at the top, found nothing"):
+        load_study(path)
+
+
+def test_traffic_of_another_regime_is_refused(configs: Path) -> None:
+    study = edited(configs / "studies" / "demo.yaml", "traffic/peak.yaml", "traffic/off_peak.yaml")
+    with pytest.raises(ConfigError, match="regime"):
+        load_study(study)
+
+
+def test_a_parameter_set_of_another_model_is_refused(configs: Path) -> None:
+    edited(configs / "parameter_sets" / "peak.yaml", "model: smollm2-135m", "model: other")
+    with pytest.raises(ConfigError, match="'other'"):
+        load_study(configs / "studies" / "demo.yaml")
+
+
+def test_a_name_that_is_a_flag_is_refused_with_vllms_spelling(configs: Path) -> None:
+    path = edited(
+        configs / "parameter_sets" / "peak.yaml", "values: {}", "values: {--max-num-seqs: 8}"
+    )
+    with pytest.raises(ConfigError, match="max_num_seqs"):
+        load_parameter_set(path)
+
+
+def test_a_written_set_is_read_back_equal(tmp_path: Path) -> None:
+    written = ParameterSet(
+        name="peak",
+        regime=Regime.PEAK,
+        state=SetState.CANDIDATE,
+        model="m",
+        checkpoint="awq",
+        values=ParameterValues.of({"max_num_seqs": 64, "enable_prefix_caching": True}),
+        provenance=Provenance(
+            study_id="abc", mlflow_run_ids=("r1",), expires_on="2026-12-31",
+            slo_values=(("attainment_frac", 0.99),),
+        ),
+        note="candidate",
+    )  # fmt: skip
+    path = tmp_path / "peak.yaml"
+    path.write_text(parameter_set_yaml(written))
+    assert load_parameter_set(path) == written
