@@ -122,6 +122,17 @@ def bench(
 
 
 @app.command()
+def record(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run's evidence folder.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Record a run's evidence in MLflow: the same runs once, however often it is called."""
+    from flows.commands.record import record_command
+
+    raise typer.Exit(record_command(folder, as_json=as_json))
+
+
+@app.command()
 def ui(
     port: Annotated[int, typer.Option(help="Port on loopback.")] = 5000,
     url_only: Annotated[bool, typer.Option(help="Print the address and start nothing.")] = False,
@@ -160,3 +171,7 @@ def main() -> None:
             "interrupted; what was measured is kept, run the same command to go on", err=True
         )
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

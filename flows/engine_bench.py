@@ -68,6 +68,7 @@ class EngineBench:
             method=step.method,
             plan=step.quantization,
             means=self.materials.quantizing,
+            synthetic=self.materials.request.synthetic,
             on_progress=self.reporter.running,
         )
         self._checkpoint_dirs[made.checkpoint.sha256] = made.folder

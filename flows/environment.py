@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.domain.errors import StorageError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
@@ -62,20 +64,37 @@ def _interpreter(variable: str, folder: str) -> Path:
     return Path(os.environ.get(variable) or Path(folder) / "bin" / "python").absolute()
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents.
+
+    Raises:
+        StorageError: it cannot be made; names it and what to do.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: cannot be made: {error}; set RETUNE_HOME to a folder that you may write"
+        ) from error
+
+
 def prepare_prefect(place: Home) -> None:
     """Set what Prefect reads when it is imported; what the user set stays.
 
     Without PREFECT_API_URL and PREFECT_HOME the embedded server keeps its database under the
-    home, so that it meets no other Prefect's. Twenty seconds to start fail on a loaded host.
+    home, so that it meets no other Prefect's. Its own limit of twenty seconds to start fails on a
+    loaded host, and so did two minutes.
     """
     defaults = {
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "600",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_CLI_COLORS": "false",
         "DO_NOT_TRACK": "1",
     }
     if "PREFECT_API_URL" not in os.environ and "PREFECT_HOME" not in os.environ:
-        defaults["PREFECT_HOME"] = str(place.root / "prefect")
+        folder = place.root / "prefect"
+        make_folder(folder)
+        defaults["PREFECT_HOME"] = str(folder)
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

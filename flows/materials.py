@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.evaluate import EvaluationMeans
-from tasks.quantize import PreparedModel, QuantizingMeans
-
 from flows.environment import Home
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
@@ -22,6 +19,8 @@ from tasks.domain.site_files import ModelSource
 from tasks.domain.study_request import StudyRequest
 from tasks.domain.trace import Trace
 from tasks.domain.trace_profile import TraceProfile
+from tasks.evaluate import EvaluationMeans
+from tasks.quantize import PreparedModel, QuantizingMeans
 
 SHAPES_S = 600.0
 

@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.evaluate import EvaluationMeans
-from tasks.quantize import PreparedModel, QuantizingMeans
-
 from flows.environment import Home, quantizer_python
 from flows.host import find_host, surroundings
 from flows.materials import Host, Materials
@@ -18,6 +15,8 @@ from tasks.domain.site_files import ModelSource, NightlyFiles, NightlyRegime, St
 from tasks.domain.slo import Slo
 from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, StudyRequest
 from tasks.domain.trace import Trace
+from tasks.evaluate import EvaluationMeans
+from tasks.quantize import PreparedModel, QuantizingMeans
 
 FRESH_DAY = 1
 
@@ -136,12 +135,8 @@ def prepare_model(source: ModelSource, place: Home, reporter: Reporter) -> Prepa
         ConfigError: the folder or package is not there or lacks files.
     """
     reporter.line(f"model: {source.name} from {source.source}")
-    return quantize.prepare_model(source.source, means=quantizing_means(place))
-
-
-def quantizing_means(place: Home) -> QuantizingMeans:
-    """Return what the quantizer's programs need of this host."""
-    return QuantizingMeans(python=quantizer_python(), models_dir=place.models)
+    means = QuantizingMeans(python=quantizer_python(), models_dir=place.models)
+    return quantize.prepare_model(source.source, means=means)
 
 
 def materials_of(
@@ -163,6 +158,11 @@ def materials_of(
         spec=read_model_spec(prepared.folder, name=model.name),
         vocabulary=read_vocabulary(prepared.folder),
         traces=traces,
-        quantizing=quantizing_means(place),
+        quantizing=QuantizingMeans(
+            python=quantizer_python(),
+            models_dir=place.models,
+            engine_python=host.engine_python,
+            calibration=Path(evaluation_folder) / "calibration.txt",
+        ),
         evaluation=EvaluationMeans(folder=Path(evaluation_folder), tokenizer_dir=prepared.folder),
     )

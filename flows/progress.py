@@ -4,6 +4,7 @@ Writes to standard error, so that standard output holds results alone.
 """
 
 import time
+
 from rich.console import Console
 
 from tasks.adapters.load_client.progress import ReplayProgress
@@ -73,4 +74,3 @@ class Reporter:
 
 def _s(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
-

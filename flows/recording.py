@@ -1,12 +1,11 @@
 """Copies a run's evidence to MLflow; a tracker that is down delays that and loses nothing."""
 
-import shlex
-import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-from flows.environment import tracking_uri
+from flows.environment import Home, tracking_uri
 from flows.materials import Materials
-from flows.study_folder import StudyFolder
+from flows.study_folder import StudyFolder, StudyRecords
 from tasks import record
 from tasks.adapters.mlflow_store.store_uri import redacted
 from tasks.domain.errors import TuningError
@@ -23,31 +22,39 @@ class Recording:
     error: str | None = None
 
 
-def experiment_name(materials: Materials) -> str:
-    """Return ``vllm/<model>/<device>``."""
-    return f"vllm/{materials.request.model}/{materials.host.device.name}"
-
-
 def record_runs_of(
     runs: tuple[RunRecord, ...], *, materials: Materials, folder: StudyFolder
 ) -> Recording:
-    """Record the runs and remember where they stand; an error is kept, not raised.
+    """Keep the run records in the folder, then record them; an error is kept, not raised.
 
-    The evidence lies in the study's folder: the same command again measures nothing and records.
+    Raises:
+        StorageError: the records cannot be kept on disk.
     """
-    uri = tracking_uri(materials.place)
-    experiment = experiment_name(materials)
+    experiment = f"vllm/{materials.request.model}/{materials.host.device.name}"
+    folder.keep_records(StudyRecords(experiment=experiment, runs=runs))
     try:
-        recorded = record.record_study(
-            runs,
-            experiment=experiment,
-            tracking_uri=uri,
-            study_folder=folder.path,
-            lock_dir=materials.place.locks,
-        )
+        return record_folder(folder, materials.place)
     except TuningError as error:
-        again = shlex.join(["retune", *sys.argv[1:]])
-        sentence = f"{error.code}: {error}; the evidence is in {folder.path}; `{again}` records it"
-        return Recording(tracking_uri=redacted(uri), experiment=experiment, error=sentence)
+        sentence = f"{error.code}: {error}; `retune record {folder.path}` records it later"
+        uri = redacted(tracking_uri(materials.place))
+        return Recording(tracking_uri=uri, experiment=experiment, error=sentence)
+
+
+def record_folder(folder: StudyFolder, place: Home) -> Recording:
+    """Record what the folder holds; the same runs once, however often it is called.
+
+    Raises:
+        ConfigError: the folder holds no records, or the store is of a kind MLflow gave up.
+        TrackerUnavailableError: the store cannot be reached; nothing is lost.
+    """
+    records = folder.records()
+    uri = tracking_uri(place)
+    recorded = record.record_study(
+        records.runs,
+        experiment=records.experiment,
+        tracking_uri=uri,
+        study_folder=Path(folder.path),
+        lock_dir=place.locks,
+    )
     folder.note_recorded(recorded)
-    return Recording(tracking_uri=redacted(uri), experiment=experiment, runs=recorded)
+    return Recording(tracking_uri=redacted(uri), experiment=records.experiment, runs=recorded)

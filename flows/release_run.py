@@ -16,13 +16,15 @@ from flows.recording import Recording, record_runs_of
 from flows.study_folder import StudyFolder
 from flows.study_run import Wrap, no_wrap, with_engine
 from flows.traffic import traffic_of
-from tasks import deploy
+from tasks import deploy, quantize
+from tasks.domain.accuracy import AccuracyReport
 from tasks.domain.codec import to_text
 from tasks.domain.errors import ConfigError
 from tasks.domain.night_runs import release_runs
 from tasks.domain.parameters import ParameterSet
 from tasks.domain.release_gate import Gate, GateReason, ReleaseVerdict, gate_release
 from tasks.domain.site_files import StudyFiles
+from tasks.domain.steps import Evaluated, evaluation_key
 from tasks.domain.study import drive
 
 
@@ -83,6 +85,7 @@ def conduct_release(
         parameter_set=files.parameter_set.name,
         preflight=_preflight(files.parameter_set, materials),
         recall=known,
+        reference_accuracy=_reference_accuracy(materials, known),
     )
     verdict = with_engine(
         materials, folder, known, reporter, lambda carry_out: drive(running, wrap(carry_out))
@@ -91,6 +94,22 @@ def conduct_release(
     runs = release_runs(materials.request, verdict, occasion=occasion, tags=tags)
     recording = record_runs_of(runs, materials=materials, folder=folder)
     return ReleaseReport(verdict=verdict, folder=folder.path, recording=recording)
+
+
+def _reference_accuracy(materials: Materials, known: KnownOutcomes) -> AccuracyReport | None:
+    """Return the reference checkpoint's report on record, None where it was never evaluated."""
+    plan = materials.request.evaluation
+    if plan is None:
+        return None
+    made = quantize.prepare_checkpoint(
+        materials.prepared,
+        method="reference",
+        plan=materials.request.quantization,
+        means=materials.quantizing,
+        synthetic=materials.request.synthetic,
+    )
+    found = known.get(evaluation_key(made.checkpoint, plan))
+    return found.report if isinstance(found, Evaluated) else None
 
 
 def _preflight(parameter_set: ParameterSet, materials: Materials) -> tuple[GateReason, ...]:

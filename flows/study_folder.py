@@ -6,10 +6,21 @@ from pathlib import Path
 
 from flows.environment import Home
 from tasks.adapters.evidence_store import OutcomeStore, write_whole
-from tasks.domain.run_record import RecordedRun
+from tasks.domain.codec import RecordFormatError, from_text, to_text
+from tasks.domain.errors import ConfigError
+from tasks.domain.run_record import RecordedRun, RunRecord
 from tasks.domain.steps import StoredOutcome
 
 RECORDED = "recorded.json"
+RECORDS = "report/runs.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRecords:
+    """A run's records for the tracking store, and the experiment that they belong to."""
+
+    experiment: str
+    runs: tuple[RunRecord, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,25 @@ class StudyFolder:
         path = self.path / name
         write_whole(path, text)
         return path
+
+    def keep_records(self, records: StudyRecords) -> None:
+        """Keep what is to be recorded, so that it can be recorded at any later time."""
+        self.write(RECORDS, to_text(records, indent=1))
+
+    def records(self) -> StudyRecords:
+        """Return what is to be recorded.
+
+        Raises:
+            ConfigError: the folder holds no records, or they were cut off.
+        """
+        path = self.path / RECORDS
+        try:
+            return from_text(StudyRecords, path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, RecordFormatError) as error:
+            raise ConfigError(
+                f"{path}: not the records of a run: {error}; give the folder that `retune tune` "
+                "named, below the home's studies/"
+            ) from error
 
     def note_recorded(self, runs: tuple[RecordedRun, ...]) -> None:
         """Keep where the run stands in the tracking store, for ``retune ui``."""

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 
-from flows.environment import home, tracking_uri
+from flows.environment import home, make_folder, tracking_uri
 from flows.output import print_lines
 from flows.study_folder import newest_recorded
 from tasks.adapters.mlflow_store.urls import compare_url, runs_url
 from tasks.domain.errors import ConfigError
+from tasks.record import prepare_store
 
 
 def ui_command(*, port: int, url_only: bool) -> int:
@@ -38,9 +39,15 @@ def ui_command(*, port: int, url_only: bool) -> int:
     command = [
         sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri,
         "--default-artifact-root", str(place.root / "mlflow" / "artifacts"),
-        "--host", "127.0.0.1", "--port", str(port),
+        "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
     ]  # fmt: skip
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    make_folder(place.root)
+    prepare_store(uri)
+    environment = {
+        **os.environ,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
     # Outside the repository: there the folder mlflow/ would stand beside the library's name.
     server = subprocess.Popen(command, cwd=place.root, env=environment)
     try:

@@ -27,6 +27,7 @@ from tasks.domain.steps import (
     Step,
     TextProbed,
     TrialStatus,
+    evaluation_key,
     step_key,
 )
 from tasks.domain.study_request import Arm, StudyRequest
@@ -126,7 +127,7 @@ class ArmRun:
         if plan is None:
             return True
         step = Evaluate(
-            key=step_key("evaluate", checkpoint.sha256, checkpoint.dtype, plan),
+            key=evaluation_key(checkpoint, plan),
             arm=self.arm.name,
             checkpoint_sha256=checkpoint.sha256,
             plan=plan,

@@ -8,10 +8,10 @@ given, so where the readings disagree about bandwidth and compute the roofline i
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tasks.domain.diagnosis_alerts import ALERTS
 from tasks.domain.diagnosis_facts import Facts, LatencyView, RooflineView, gather_facts
 from tasks.domain.diagnosis_rule import Rule
 from tasks.domain.diagnosis_rules import (
-    ALERTS,
     BANDWIDTH,
     COMPUTE,
     FIRST_READING,

@@ -79,12 +79,25 @@ FIRST_READING: tuple[Rule, ...] = (
         when=(
             When(fact="gpus", op="=", limit=0.0),
             When(fact="host_cpu_frac", op=">", limit=0.85),
+            When(fact="engine_cpu_frac", op=">=", limit=0.7),
         ),
-        finding="the engine computes on the CPU and all cores are busy",
+        finding="the engine computes on the CPU and keeps the cores busy",
         try_next=(
             "give the engine all cores (VLLM_CPU_OMP_THREADS_BIND)",
             "run the load client on another host",
         ),
+    ),
+    Rule(
+        id="cpu-contended",
+        source="hosts without a GPU: the guide's GPU rows have no reading there",
+        layer="host CPU",
+        when=(
+            When(fact="gpus", op="=", limit=0.0),
+            When(fact="host_cpu_frac", op=">", limit=0.85),
+            When(fact="engine_cpu_frac", op="<", limit=0.7),
+        ),
+        finding="all cores are busy, and much of it is not the engine",
+        try_next=("stop what else runs on this host and measure again",),
     ),
     Rule(
         id="queue-at-cap",
@@ -252,35 +265,4 @@ SECOND_READING: tuple[Rule, ...] = (
         finding="neither bandwidth nor compute is near its peak: time goes elsewhere",
         try_next=("look at the kernel table for gaps", "larger batches, CUDA graphs"),
     ),
-)
-
-ALERTS: tuple[Rule, ...] = tuple(
-    Rule(
-        id=f"alert-{name}",
-        source="guide section 6.5",
-        layer="alert",
-        when=when,
-        finding=text,
-        try_next=(),
-        cause=False,
-    )
-    for name, when, text in (
-        ("temperature", (When(fact="gpu_temperature_c", op=">", limit=85.0),), "above 85 C"),
-        ("preemption", (When(fact="preemptions_per_min", op=">", limit=0.0),), "preemptions"),
-        (
-            "ttft",
-            (When(fact="ttft_p99_s", op=">", limit="slo_ttft_s", factor=0.6),),
-            "TTFT p99 beyond 60 % of its limit",
-        ),
-        (
-            "tpot",
-            (When(fact="tpot_p99_s", op=">", limit="slo_tpot_s", factor=0.6),),
-            "TPOT p99 beyond 60 % of its limit",
-        ),
-        (
-            "hit-rate",
-            (When(fact="prefix_hit_frac", op="<", limit=0.5),),
-            "prefix cache hit rate under 50 %",
-        ),
-    )
 )

@@ -23,11 +23,12 @@ from tasks.domain.trace import Trace
 Kind = Literal["ratio", "difference", "distance"]
 Statistic = Callable[[Side, Side], Floats]
 
-WINDOWS_WANTED = 20
+WINDOWS_WANTED = 40
+REQUESTS_WANTED = 30  # a window; fewer say little about gaps
 SHORTEST_WINDOW_S = 10.0
 FEWEST_WINDOWS = 6
 DRAWS = 1_000
-CONFIDENCE_PCT = 95.0
+CONFIDENCE_PCT = 99.0  # each of up to ten findings, so that the report as a whole keeps 90 %
 RATE_THRESHOLD = math.sqrt(1.3)
 LENGTH_THRESHOLD = math.sqrt(1.25)
 BURSTINESS_THRESHOLD = math.sqrt(2.0)
@@ -95,9 +96,9 @@ def drift_report(
 ) -> DriftReport:
     """Compare fresh traffic with the reference that the current parameter set was tuned on.
 
-    Both are cut into windows of ``window_s`` (default: a twentieth of the shorter trace, at least
-    10 s). Intervals are 95 % bootstrap intervals over windows: percentile for ratios and
-    differences, basic for distances, whose resamples are biased upwards.
+    Both are cut into windows of ``window_s`` (default: a fortieth of the shorter trace, at least
+    10 s and 30 requests). Intervals are 99 % bootstrap intervals over windows: percentile for
+    ratios and differences, basic for distances, whose resamples are biased upwards.
 
     Raises:
         TraceError: if either trace has fewer than two requests or no duration.
@@ -108,8 +109,7 @@ def drift_report(
                 f"{trace.source} holds {len(trace)} requests over {trace.duration_s:g} s; a drift "
                 f"report needs at least two at different times; use a longer trace"
             )
-    shorter = min(reference.duration_s, fresh.duration_s)
-    length = window_s or max(shorter / WINDOWS_WANTED, SHORTEST_WINDOW_S)
+    length = window_s or _window_s(reference, fresh)
     grid = grid_of(reference, fresh, window_s=length)
     old, new = window_table(reference, grid), window_table(fresh, grid)
     rng = np.random.default_rng(seed)
@@ -126,6 +126,13 @@ def drift_report(
         fresh_windows=len(new),
         seed=seed,
     )
+
+
+def _window_s(reference: Trace, fresh: Trace) -> float:
+    shorter = min(reference.duration_s, fresh.duration_s)
+    mean_gap = max(trace.duration_s / (len(trace) - 1) for trace in (reference, fresh))
+    filled = min(REQUESTS_WANTED * mean_gap, shorter / FEWEST_WINDOWS)
+    return max(shorter / WINDOWS_WANTED, filled, SHORTEST_WINDOW_S)
 
 
 def _tests(old: WindowTable, new: WindowTable, grid: Grid) -> list[_Test]:

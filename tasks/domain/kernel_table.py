@@ -112,8 +112,8 @@ class KernelTable:
 class MissingTable:
     """Why there is no table. A missing profile never fails a trial.
 
-    code: PROFILER_NOT_ENABLED, PROFILER_FAILED, TRACE_NOT_FOUND, TRACE_TOO_LARGE,
-    PROFILE_CORRUPT, NO_KERNEL_DATA or UNKNOWN_SCHEMA.
+    code: PROFILER_NOT_ENABLED, PROFILER_FAILED, PROFILER_NO_REPLY, TRACE_NOT_FOUND,
+    TRACE_TOO_LARGE, PROFILE_CORRUPT, NO_KERNEL_DATA or UNKNOWN_SCHEMA.
     """
 
     code: str

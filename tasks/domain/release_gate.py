@@ -7,12 +7,15 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from tasks.domain.accuracy import AccuracyReport, AccuracyVerdict, compare_accuracy
 from tasks.domain.arm_run import ArmRun, Stepping
 from tasks.domain.nightly import invalid_sentence
 from tasks.domain.slo_holding import Holding, SloHolding, slo_holding
 from tasks.domain.steps import Outcome, Step, TrialStatus
 from tasks.domain.study_request import StudyRequest
 from tasks.domain.trial import Trial
+
+REFERENCE = "reference"
 
 
 class Gate(IntEnum):
@@ -50,17 +53,25 @@ def gate_release(
     parameter_set: str,
     preflight: tuple[GateReason, ...],
     recall: Mapping[str, Outcome],
+    reference_accuracy: AccuracyReport | None = None,
 ) -> Generator[Step, Outcome, ReleaseVerdict]:
     """Yield the steps that measure the set's values at the regime's load; return the verdict.
 
     ``preflight`` holds the gates that need no engine (plan, checklist, accuracy on record); a
-    no-go among them is answered without starting one.
+    no-go among them is answered without starting one. A quantized set is evaluated and compared
+    with ``reference_accuracy``, the report on record of the reference checkpoint.
     """
     run = ArmRun(request=request, arm=request.arms[0], recall=recall, occasion=occasion)
     if not any(reason.answer is Gate.NO_GO for reason in preflight):
         yield from _measure(run)
     trial = yield from run.finish()
-    return release_verdict(request, trial, parameter_set=parameter_set, preflight=preflight)
+    return release_verdict(
+        request,
+        trial,
+        parameter_set=parameter_set,
+        preflight=preflight,
+        reference_accuracy=reference_accuracy,
+    )
 
 
 def _measure(run: ArmRun) -> Stepping:
@@ -69,11 +80,18 @@ def _measure(run: ArmRun) -> Stepping:
     for point in run.request.load.open_points():
         if not (yield from run.measure(point)):
             return False
+    if run.arm.method != REFERENCE:
+        return (yield from run.evaluate())
     return True
 
 
 def release_verdict(
-    request: StudyRequest, trial: Trial, *, parameter_set: str, preflight: tuple[GateReason, ...]
+    request: StudyRequest,
+    trial: Trial,
+    *,
+    parameter_set: str,
+    preflight: tuple[GateReason, ...],
+    reference_accuracy: AccuracyReport | None = None,
 ) -> ReleaseVerdict:
     """Judge a release: the engine gate and the SLO gate after those of the preflight.
 
@@ -83,6 +101,7 @@ def release_verdict(
     holding: SloHolding | None = None
     if not any(reason.answer is Gate.NO_GO for reason in preflight):
         reasons.append(_engine_reason(trial))
+        reasons.append(_accuracy_reason(request, trial, reference_accuracy))
         if trial.status is TrialStatus.COMPLETE:
             holding = slo_holding(trial.at_regime_rate, request.slo)
             answers = {
@@ -102,6 +121,27 @@ def release_verdict(
         holding=holding,
         trial=trial,
     )
+
+
+def _accuracy_reason(
+    request: StudyRequest, trial: Trial, reference: AccuracyReport | None
+) -> GateReason:
+    """Judge the set's checkpoint; only PASS opens this gate for a quantized one."""
+    if trial.arm.method == REFERENCE:
+        sentence = "the set serves the reference checkpoint itself"
+        return GateReason(gate="accuracy", answer=Gate.GO, sentence=sentence)
+    if request.evaluation is None or trial.accuracy is None or reference is None:
+        sentence = (
+            f"the accuracy of the {trial.arm.method} checkpoint against the reference is not on "
+            "record; run the study with an evaluation first"
+        )
+        return GateReason(gate="accuracy", answer=Gate.COULD_NOT_TELL, sentence=sentence)
+    compared = compare_accuracy(
+        reference, trial.accuracy, margin_frac=request.evaluation.margin_frac
+    )
+    answers = {AccuracyVerdict.PASS: Gate.GO, AccuracyVerdict.FAIL: Gate.NO_GO}
+    answer = answers.get(compared.verdict, Gate.COULD_NOT_TELL)
+    return GateReason(gate="accuracy", answer=answer, sentence=compared.reason)
 
 
 def _engine_reason(trial: Trial) -> GateReason:

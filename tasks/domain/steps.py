@@ -35,6 +35,11 @@ def step_key(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def evaluation_key(checkpoint: Checkpoint, plan: EvaluationPlan) -> str:
+    """Return the key of a checkpoint's accuracy: it knows neither engine values nor load."""
+    return step_key("evaluate", checkpoint.sha256, checkpoint.dtype, plan)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareCheckpoint:
     """Make the checkpoint of a method (``reference`` or ``awq``) ready to be served."""

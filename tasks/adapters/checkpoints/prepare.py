@@ -127,3 +127,25 @@ def _convert(
         require_checkpoint(partial)
         facts = {"kind": "reference", "inputs": inputs, "sha256": checkpoint_sha256(partial)}
         return seal(partial, out_dir, facts)
+
+
+def source_name(source: str) -> str:
+    """Return a short name for a source, fit for a folder: the package, the file or the folder."""
+    if source.startswith(PACKAGE):
+        return source.removeprefix(PACKAGE)
+    return Path(source).name.removesuffix(".gguf")
+
+
+def checkpoint_dtype(folder: Path) -> str:
+    """Return the element type that config.json names, ``auto`` where it names none.
+
+    Raises:
+        ConfigError: if config.json cannot be read.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}; copy the checkpoint anew") from error
+    dtype = config.get("dtype") or config.get("torch_dtype") if isinstance(config, dict) else None
+    return dtype if isinstance(dtype, str) else "auto"

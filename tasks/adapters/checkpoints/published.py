@@ -71,9 +71,11 @@ def publishing(folder: Path) -> Iterator[Path]:
 def seal(partial: Path, folder: Path, facts: Mapping[str, object]) -> dict[str, object]:
     """Write the manifest with the hash of every file, and give the folder its name.
 
-    A damaged folder of ours at that name gives way; where another process published the same
-    content first, its folder stays and this one is dropped.
+    A folder of ours at that name that is damaged or was made of something else gives way; where
+    another process published the same first, its folder stays and this one is dropped.
     """
+    for path in folder_files(partial):
+        path.chmod(0o644)  # the libraries write private files; an engine may run as someone else
     files = {str(p.relative_to(partial)): file_sha256(p) for p in folder_files(partial)}
     manifest: dict[str, object] = {"format": 1, **facts, "files": files}
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
@@ -83,7 +85,7 @@ def seal(partial: Path, folder: Path, facts: Mapping[str, object]) -> dict[str, 
         os.fsync(file.fileno())
     if folder.exists():
         theirs = read_manifest(folder)
-        if theirs is not None:
+        if theirs is not None and theirs.get("inputs") == manifest.get("inputs"):
             return theirs
         shutil.rmtree(folder)
     partial.rename(folder)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.domain.errors import InvalidParameterError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedModel:
@@ -16,16 +18,30 @@ class PreparedModel:
 class AwqRecipe:
     """How AWQ is run: 4 or 8 bits, weights per group, calibration blocks and tokens a block.
 
-    grid_points: scales tried per layer. calibration: text file to read the blocks from.
-    The defaults take a 135M model on two CPU cores a few minutes.
+    grid_points: scales tried per group of layers, the unscaled weights first; more search finer
+    and take longer in proportion. calibration: text file to read the blocks from. The defaults
+    take a 135M model on two idle CPU cores a few minutes.
+
+    Raises:
+        InvalidParameterError: if a number is out of its range.
     """
 
     calibration: Path
     bits: int = 4
     group_size: int = 64
     samples: int = 32
-    sequence_tokens: int = 128
-    grid_points: int = 10
+    sequence_tokens: int = 64
+    grid_points: int = 6
+
+    def __post_init__(self) -> None:
+        """Refuse what the quantizer would only fail on after loading the model."""
+        if self.bits not in (4, 8):
+            raise InvalidParameterError(f"bits={self.bits} cannot be packed; use 4 or 8")
+        least = (("group_size", 1), ("samples", 1), ("sequence_tokens", 2), ("grid_points", 3))
+        for name, lowest in least:
+            value = getattr(self, name)
+            if value < lowest:
+                raise InvalidParameterError(f"{name}={value} is too small; use {lowest} or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

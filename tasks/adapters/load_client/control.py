@@ -5,6 +5,7 @@ slow one and from a request that can never work.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def complete_once(
         EngineNotReadyError: TIMEOUT, or a 429 or 503.
         MeasurementInvalidError: MODEL_NAME_MISMATCH, CONTEXT_LENGTH_EXCEEDED, HTTP_ERROR or
             EMPTY_REPLY.
-        ConfigError: UNAUTHORIZED, API_KEY_MISSING or a bad URL.
+        ConfigError: UNAUTHORIZED, API_KEY_MISSING, TLS_ERROR or a bad URL.
     """
     body: dict[str, object] = {
         "model": endpoint.model,
@@ -152,6 +153,12 @@ def _asked(
             code="TIMEOUT",
         ) from error
     except httpx.TransportError as error:
+        if isinstance(error.__cause__, ssl.SSLError):
+            raise ConfigError(
+                f"{method} {url} failed: {error}; correct the endpoint url, or name the CA file "
+                "that signed the server's certificate in SSL_CERT_FILE",
+                code="TLS_ERROR",
+            ) from error
         raise EngineDiedError(
             f"{method} {url} failed: {error}; check that the engine runs and listens there"
         ) from error

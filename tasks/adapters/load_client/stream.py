@@ -5,30 +5,14 @@ chunk, empty deltas and the usage chunk are none.
 """
 
 import json
-import re
 from array import array
 
 from tasks.adapters.load_client.server_errors import ServerError, read_error_value
 from tasks.adapters.load_client.sse import EventFrames
+from tasks.adapters.load_client.token_event import TokenEvent, token_event
 
 DONE = b"[DONE]"
 FAILED_FINISHES = ("error", "abort")
-
-# One whole event exactly as vLLM >= 0.10 writes it, with a JSON string grammar strict enough that
-# a match means the same as json.loads. Whatever else comes is parsed as JSON.
-_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
-_TEXT = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++"'
-_COUNT = rb"(?:0|[1-9][0-9]{0,17})"
-_TOKEN_EVENT = re.compile(
-    rb'data: \{"id":' + _STRING + rb',"object":' + _STRING + rb',"created":' + _COUNT + rb","
-    rb'"model":' + _STRING + rb',"choices":\[\{"index":0,'
-    rb'(?:"text":' + _TEXT + rb'|"delta":\{"(?:content|reasoning)":' + _TEXT + rb"\})"
-    rb'(?:,"logprobs":null)?(?:,"finish_reason":null)?(?:,"stop_reason":null)?'
-    rb'(?:,"token_ids":null)?\}\]'
-    rb'(?:,"usage":\{"prompt_tokens":(' + _COUNT + rb'),"total_tokens":' + _COUNT + rb","
-    rb'"completion_tokens":(' + _COUNT + rb")\})?\}\n\n"
-)
-_match_token_event = _TOKEN_EVENT.fullmatch
 
 
 class TokenStream:
@@ -75,10 +59,10 @@ class TokenStream:
     def feed(self, data: bytes, at_ns: int) -> None:
         """Take body bytes that arrived at ``at_ns``."""
         # Before the first bytes the frames are not idle, so the fast check starts at event two.
-        if self._continuous is not None and self._frames.idle:
-            found = _match_token_event(data)
-            if found is not None and self.error is None and not self.done:
-                self._fast_token(found, at_ns)
+        if self._frames.idle and self.error is None and not self.done:
+            token = token_event(data)
+            if token is not None:
+                self._accepted(token, at_ns)
                 return
         for event in self._frames.feed(data):
             self._event(event, at_ns)
@@ -88,14 +72,14 @@ class TokenStream:
         for event in self._frames.flush():
             self._event(event, at_ns)
 
-    def _fast_token(self, found: re.Match[bytes], at_ns: int) -> None:
-        usage = found[2]
-        if usage is not None:
-            self.prompt_tokens = int(found[1])
-            self.completion_tokens = int(usage)
-        if self.first_content_ns is None and b'"delta":{"reasoning":' not in found[0]:
+    def _accepted(self, token: TokenEvent, at_ns: int) -> None:
+        has_usage = token.completion_tokens is not None
+        if has_usage:
+            self.prompt_tokens = token.prompt_tokens
+            self.completion_tokens = token.completion_tokens
+        if self.first_content_ns is None and not token.is_reasoning:
             self.first_content_ns = at_ns
-        self._token(at_ns, has_usage=usage is not None)
+        self._token(at_ns, has_usage=has_usage)
 
     def _event(self, event: bytes, at_ns: int) -> None:
         if self.error is not None or self.done:

@@ -40,7 +40,7 @@ _DEFAULTS = {
 _PASSING = {"TEMPORARILY_UNAVAILABLE", "INTERNAL_ERROR", "REQUEST_LIMIT_EXCEEDED", "ABORTED"}
 _PAUSES_S = (0.5, 2.0)
 _PAGE = 1000
-# Without it MLflow 3 opens the experiment as one of chats and traces, not of runs and charts.
+# MLflow 3 otherwise guesses whether an experiment holds runs or chats, and opens that page.
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
 
 

@@ -1,8 +1,10 @@
-"""Pages of MLflow's web interface (routes read in MLflow 3.17.2's bundle)."""
+"""Pages of MLflow's web interface (routes read in MLflow 3.17.2's bundle and looked at)."""
 
 import json
 from collections.abc import Sequence
 from urllib.parse import quote
+
+_TRAINING = "workflowType=machine_learning"  # else the pages come with the menu for chats
 
 
 def compare_url(experiment_id: str, run_ids: Sequence[str], base: str) -> str:
@@ -10,15 +12,20 @@ def compare_url(experiment_id: str, run_ids: Sequence[str], base: str) -> str:
     if len(run_ids) < 2:
         return runs_url(experiment_id, base)
     runs, experiments = (_json(list(ids)) for ids in (run_ids, [experiment_id]))
-    return f"{base.rstrip('/')}/#/compare-runs?runs={runs}&experiments={experiments}"
+    page = f"{base.rstrip('/')}/#/compare-runs"
+    return f"{page}?runs={runs}&experiments={experiments}&{_TRAINING}"
 
 
-def runs_url(experiment_id: str, base: str, *, study_id: str | None = None) -> str:
-    """Return the experiment's table of runs, of one study where its id is given."""
-    page = f"{base.rstrip('/')}/#/experiments/{quote(experiment_id)}/runs"
-    if study_id is None:
-        return page
-    return f"{page}?searchFilter={quote(f'tags.study_id = {json.dumps(study_id)}', safe='')}"
+def runs_url(
+    experiment_id: str, base: str, *, study_id: str | None = None, charts: bool = False
+) -> str:
+    """Return the experiment's runs as a table or as charts, of one study where its id is given."""
+    page = f"{base.rstrip('/')}/#/experiments/{quote(experiment_id)}/runs?{_TRAINING}"
+    if charts:
+        page += "&compareRunsMode=CHART"
+    if study_id is not None:
+        page += f"&searchFilter={quote(f'tags.study_id = {json.dumps(study_id)}', safe='')}"
+    return page
 
 
 def run_url(experiment_id: str, run_id: str, base: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a CSV block: parsed as columns at once; line by line only where a row is broken."""
+"""Rows of a CSV block: as columns at once, or line by line where a row is broken."""
 
 import csv
 from dataclasses import dataclass
@@ -31,28 +31,11 @@ class CsvShape:
         return self.layout.session in self.columns
 
 
-def csv_rows(block: LineBlock, shape: CsvShape) -> RowBlock:
-    """Return the rows of a block that does not hold the header."""
-    table, lines, faults = _columns(block, shape)
-    layout = shape.layout
-    prompt, _ = numbers_from_text(table[layout.prompt])
-    output, _ = numbers_from_text(table[layout.output])
-    session = None
-    if shape.has_session and layout.session is not None:
-        session = table[layout.session].to_pylist()
-    return row_block(
-        lines=lines,
-        stamps=text_stamps(table[layout.stamp], shape.stamp_kind),
-        prompt=prompt,
-        output=output,
-        faults=faults,
-        session=session,
-    )
+def csv_rows(block: LineBlock, shape: CsvShape) -> RowBlock | None:
+    """Return the rows of a block without header, or None if its columns cannot be parsed at once.
 
-
-def _columns(
-    block: LineBlock, shape: CsvShape
-) -> tuple[dict[str, pa.Array], NDArray[np.int64], NDArray[np.uint8]]:
+    That is so for a wrong number of fields, a blank line or bytes that are not UTF-8.
+    """
     wanted = _wanted(shape)
     rows = block.data.count(b"\n")
     try:
@@ -67,19 +50,19 @@ def _columns(
             ),
         )
     except pa.ArrowInvalid:
-        return _columns_line_by_line(block, shape, wanted)
+        return None
     if table.num_rows != rows:  # a blank line or a quoted line end
-        return _columns_line_by_line(block, shape, wanted)
+        return None
     columns = {
         name: pc.utf8_trim_whitespace(table[name].combine_chunks()) for name in table.column_names
     }
     lines = np.arange(block.first_line, block.first_line + rows, dtype=np.int64)
-    return columns, lines, np.zeros(rows, dtype=np.uint8)
+    return _rows(columns, lines, np.zeros(rows, dtype=np.uint8), shape)
 
 
-def _columns_line_by_line(
-    block: LineBlock, shape: CsvShape, wanted: list[str]
-) -> tuple[dict[str, pa.Array], NDArray[np.int64], NDArray[np.uint8]]:
+def csv_rows_line_by_line(block: LineBlock, shape: CsvShape) -> RowBlock:
+    """Return the rows of a block, a row of the wrong shape as a fault."""
+    wanted = _wanted(shape)
     places = [shape.columns.index(name) for name in wanted]
     texts: list[list[str]] = [[] for _ in wanted]
     lines: list[int] = []
@@ -87,7 +70,7 @@ def _columns_line_by_line(
     for number, line in enumerate(block.lines, start=block.first_line):
         if not line.strip():
             continue
-        fields = next(csv.reader([line.rstrip("\r")], delimiter=shape.delimiter), [])
+        fields = _fields(line.rstrip("\r"), shape.delimiter)
         complete = len(fields) == len(shape.columns)
         lines.append(number)
         faults.append(Fault.NONE if complete else Fault.FIELDS)
@@ -96,7 +79,35 @@ def _columns_line_by_line(
     columns = {
         name: pa.array(column, pa.string()) for name, column in zip(wanted, texts, strict=True)
     }
-    return columns, np.array(lines, dtype=np.int64), np.array(faults, dtype=np.uint8)
+    return _rows(columns, np.array(lines, dtype=np.int64), np.array(faults, dtype=np.uint8), shape)
+
+
+def _rows(
+    columns: dict[str, pa.Array],
+    lines: NDArray[np.int64],
+    faults: NDArray[np.uint8],
+    shape: CsvShape,
+) -> RowBlock:
+    layout = shape.layout
+    prompt, _ = numbers_from_text(columns[layout.prompt])
+    output, _ = numbers_from_text(columns[layout.output])
+    session = None
+    if shape.has_session and layout.session is not None:
+        session = columns[layout.session].to_pylist()
+    return row_block(
+        lines=lines,
+        stamps=text_stamps(columns[layout.stamp], shape.stamp_kind),
+        prompt=prompt,
+        output=output,
+        faults=faults,
+        session=session,
+    )
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    if '"' not in line:
+        return line.split(delimiter)  # the csv module costs five times as much for one line
+    return next(csv.reader([line], delimiter=delimiter), [])
 
 
 def _wanted(shape: CsvShape) -> list[str]:

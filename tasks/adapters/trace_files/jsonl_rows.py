@@ -1,4 +1,4 @@
-"""Rows of a JSON-lines block: parsed as columns at once; line by line only where a row is odd."""
+"""Rows of a JSON-lines block: as columns at once, or line by line where a row is odd."""
 
 import json
 import math
@@ -39,8 +39,11 @@ class _Columns:
     session: list[str]
 
 
-def jsonl_rows(block: LineBlock, shape: JsonShape) -> RowBlock:
-    """Return the rows of a block of JSON objects, one a line."""
+def jsonl_rows(block: LineBlock, shape: JsonShape) -> RowBlock | None:
+    """Return the rows of a block of JSON objects, or None if they cannot be parsed at once.
+
+    That is so for a broken, blank or NaN-holding line and where a field is missing.
+    """
     try:
         table = pa_json.read_json(
             pa.BufferReader(block.data),
@@ -50,11 +53,11 @@ def jsonl_rows(block: LineBlock, shape: JsonShape) -> RowBlock:
             ),
         )
     except pa.ArrowInvalid:
-        return _line_by_line(block, shape)
+        return None
     odd = table.num_rows != block.data.count(b"\n") or any(
         column.null_count for column in table.columns
     )
-    return _line_by_line(block, shape) if odd else _from_table(block, shape, table)
+    return None if odd else _from_table(block, shape, table)
 
 
 def _schema(shape: JsonShape) -> pa.Schema:
@@ -88,7 +91,8 @@ def _from_table(block: LineBlock, shape: JsonShape, table: pa.Table) -> RowBlock
     )
 
 
-def _line_by_line(block: LineBlock, shape: JsonShape) -> RowBlock:
+def jsonl_rows_line_by_line(block: LineBlock, shape: JsonShape) -> RowBlock:
+    """Return the rows of a block, a line that is no request as a fault."""
     rows = _Columns(lines=[], stamp=[], prompt=[], output=[], faults=[], blocks=[], session=[])
     layout = shape.layout
     for number, line in enumerate(block.lines, start=block.first_line):

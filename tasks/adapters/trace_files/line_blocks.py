@@ -31,6 +31,18 @@ class LineBlock:
         """Return the lines as text without their ends; bytes that are not UTF-8 are replaced."""
         return self.data.decode("utf-8", errors="replace").removesuffix("\n").split("\n")
 
+    def halves(self) -> tuple["LineBlock", "LineBlock"]:
+        """Return the block cut at the line end next to its middle; at least two lines needed."""
+        cut = self.data.find(b"\n", len(self.data) // 2) + 1
+        if cut == len(self.data):
+            cut = self.data.rfind(b"\n", 0, len(self.data) - 1) + 1
+        head, tail = self.data[:cut], self.data[cut:]
+        later = self.first_line + head.count(b"\n")
+        return (
+            LineBlock(first_line=self.first_line, data=head),
+            LineBlock(first_line=later, data=tail),
+        )
+
 
 class LineReader:
     """Reads a file once in blocks; ``sha256`` is complete when the blocks are used up."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tasks.adapters.trace_files.assemble import SourceFile, assemble
 from tasks.adapters.trace_files.clock import read_clock
-from tasks.adapters.trace_files.csv_rows import CsvShape, csv_rows
-from tasks.adapters.trace_files.jsonl_rows import JsonShape, jsonl_rows
+from tasks.adapters.trace_files.csv_rows import CsvShape, csv_rows, csv_rows_line_by_line
+from tasks.adapters.trace_files.jsonl_rows import JsonShape, jsonl_rows, jsonl_rows_line_by_line
 from tasks.adapters.trace_files.layouts import Layout
 from tasks.adapters.trace_files.line_blocks import LineBlock, LineReader
 from tasks.adapters.trace_files.options import TimeUnit, TraceOptions
@@ -26,6 +26,7 @@ DEFAULT_OPTIONS = TraceOptions()
 BLOCK_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 BLOCKS_SAMPLE = 2_000
 DEFAULT_BLOCK_TOKENS = 512
+CORNERED_LINES = 200
 
 
 def load_trace(path: Path, *, options: TraceOptions = DEFAULT_OPTIONS) -> Trace:
@@ -63,13 +64,23 @@ def load_trace(path: Path, *, options: TraceOptions = DEFAULT_OPTIONS) -> Trace:
 
 def _row_blocks(reader: LineReader, shape: CsvShape | JsonShape) -> Iterator[RowBlock]:
     header = isinstance(shape, CsvShape)
-    for whole in reader.blocks():
-        block = _without_header(whole) if header else whole
+    for block in reader.blocks():
+        yield from _parsed(_without_header(block) if header else block, shape)
         header = False
-        if isinstance(shape, CsvShape):
-            yield csv_rows(block, shape)
-        else:
-            yield jsonl_rows(block, shape)
+
+
+def _parsed(block: LineBlock, shape: CsvShape | JsonShape) -> Iterator[RowBlock]:
+    """Yield the block's rows; a broken row is cornered by halving, the rest stays fast."""
+    rows = csv_rows(block, shape) if isinstance(shape, CsvShape) else jsonl_rows(block, shape)
+    if rows is not None:
+        yield rows
+    elif block.data.count(b"\n") > CORNERED_LINES:
+        for half in block.halves():
+            yield from _parsed(half, shape)
+    elif isinstance(shape, CsvShape):
+        yield csv_rows_line_by_line(block, shape)
+    else:
+        yield jsonl_rows_line_by_line(block, shape)
 
 
 def _without_header(block: LineBlock) -> LineBlock:

@@ -113,13 +113,14 @@ def _client(path: Path, window: _Window, rng: np.random.Generator) -> _Drawn | N
     arrival = renewal_arrivals(_segments(path, window), rng=rng)
     if arrival.size == 0:
         return _Drawn(arrival_s=arrival, prompt=arrival.astype(int), output=arrival.astype(int))
-    lengths = _lengths(_dataset_of(path))
+    which = np.floor(arrival / DATASET_WINDOW_S) * DATASET_WINDOW_S
+    starts = [int(start) for start in np.unique(which).tolist()]
+    lengths = _lengths(_dataset_of(path), starts)
     prompt = np.zeros(arrival.size, dtype=np.int64)
     output = np.zeros(arrival.size, dtype=np.int64)
-    which = np.floor(arrival / DATASET_WINDOW_S) * DATASET_WINDOW_S
-    for start in np.unique(which).tolist():
+    for start in starts:
         inside = which == start
-        pair = lengths.get(int(start))
+        pair = lengths.get(start)
         if pair is None:
             continue
         for column, (tokens, weight) in zip((prompt, output), pair, strict=True):
@@ -164,21 +165,36 @@ def _gap_shape(pattern: str, cv: float, shape: float) -> tuple[str, float]:
 Distribution = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def _lengths(path: Path) -> dict[int, tuple[Distribution, Distribution]]:
+def _lengths(path: Path, starts: list[int]) -> dict[int, tuple[Distribution, Distribution]]:
+    found = {}
+    windows = _windows(path)
     try:
-        windows = json.loads(path.read_text(encoding="utf-8"))
-        found = {}
-        for start, fields in windows.items():
+        for start in starts:
+            fields = windows.get(str(start), {"input_tokens": "{}", "output_tokens": "{}"})
             prompt = _distribution(fields["input_tokens"])
             output = _distribution(fields["output_tokens"])
             if prompt is not None and output is not None:
-                found[int(start)] = (prompt, output)
-    except (OSError, ValueError, KeyError, TypeError, SyntaxError, AttributeError) as error:
-        raise TraceError(
-            f"ServeGen file {path} is not {{start_s: {{input_tokens, output_tokens}}}} ({error}); "
-            f"copy it again from its source"
-        ) from error
+                found[start] = (prompt, output)
+    except (ValueError, KeyError, TypeError, SyntaxError, AttributeError) as error:
+        raise _not_a_dataset(path, error) from error
     return found
+
+
+def _windows(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        windows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _not_a_dataset(path, error) from error
+    if not isinstance(windows, dict) or not all(key.isdigit() for key in windows):
+        raise _not_a_dataset(path, "a key is no start in seconds")
+    return windows
+
+
+def _not_a_dataset(path: Path, what: object) -> TraceError:
+    return TraceError(
+        f"ServeGen file {path} is not {{start_s: {{input_tokens, output_tokens}}}} ({what}); "
+        f"copy it again from its source"
+    )
 
 
 def _distribution(text: str) -> Distribution | None:
@@ -200,4 +216,4 @@ def _dataset_of(path: Path) -> Path:
 
 def _known_windows(folder: Path) -> list[int]:
     files = (_dataset_of(path) for path in _rate_files(folder))
-    return sorted({start for path in files if path.is_file() for start in _lengths(path)})
+    return sorted({int(start) for path in files if path.is_file() for start in _windows(path)})

@@ -34,7 +34,9 @@ def sniff(path: Path) -> CsvShape | JsonShape:
             f"trace file {path} holds no line; needed one request a line; "
             f"check that the export finished"
         )
-    shape = _json_shape(filled) if filled[0].lstrip().startswith("{") else _csv_shape(filled)
+    # A broken first line must not hide the format: one object among the first lines tells.
+    objects = any(line.lstrip().startswith("{") for line in filled)
+    shape = (_json_shape(filled) if objects else None) or _csv_shape(filled)
     if shape is None:
         raise TraceError(_unknown(path, filled[0]), code="UNKNOWN_TRACE_FORMAT")
     return shape

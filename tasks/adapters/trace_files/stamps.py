@@ -1,7 +1,6 @@
 """Time stamps in text or numbers turned into columns; zones are kept apart from wall clocks."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -10,7 +9,11 @@ from tasks.adapters.trace_files.faults import Fault, mark
 from tasks.adapters.trace_files.layouts import StampKind
 from tasks.adapters.trace_files.row_block import NO_STAMP, Stamps
 
-ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d(:?\d\d)?)?$"
+ISO = (
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+    r"(\.\d{1,9})?(Z|[+-]\d\d(:?\d\d)?)?$"
+)
+NUMBER = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)$"
 ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 
 
@@ -38,11 +41,13 @@ def numbers_from_text(texts: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.
     try:
         values = pc.cast(texts, pa.float64()).to_numpy(zero_copy_only=False)
         return values, np.ones(values.shape[0], dtype=np.bool_)
-    except pa.ArrowInvalid:
-        series = pd.Series(texts.to_pylist(), dtype=object)
-        values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64)
-        spelled_nan = series.str.strip().str.lower().isin(["nan", "inf", "-inf", "infinity"])
-        return values, ~np.isnan(values) | spelled_nan.to_numpy(dtype=np.bool_)
+    except pa.ArrowInvalid:  # one text that is no number fails the whole column
+        readable = _mask(pc.match_substring_regex(texts, NUMBER))
+        values = np.full(len(texts), np.nan)
+        if readable.any():
+            numbers = pc.cast(texts.filter(pa.array(readable)), pa.float64())
+            values[readable] = numbers.to_numpy(zero_copy_only=False)
+        return values, readable
 
 
 def _iso_stamps(texts: pa.Array) -> Stamps:
@@ -64,7 +69,7 @@ def _nanoseconds(texts: pa.Array, zone: str | None) -> NDArray[np.int64]:
     kind = pa.timestamp("ns", tz=zone) if zone else pa.timestamp("ns")
     try:
         return np.asarray(pc.cast(pc.cast(texts, kind), pa.int64()).to_numpy())
-    except pa.ArrowInvalid:  # one impossible date, such as month 13, fails the whole column
+    except pa.ArrowInvalid:  # one impossible date, such as 30 February, fails the column
         return np.array([_one(text, kind) for text in texts], dtype=np.int64)
 
 

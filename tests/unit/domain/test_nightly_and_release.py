@@ -6,13 +6,13 @@ import pytest
 from tasks.domain.drift import DriftReport, drift_report
 from tasks.domain.engine_session import recallable
 from tasks.domain.nightly import NightOutcome, revalidate
+from tasks.domain.parameters import ParameterValues
 from tasks.domain.release_gate import Gate, GateReason, gate_release
 from tasks.domain.steps import Deploy, Failed, Measure, TrialStatus
 from tasks.domain.study import drive
 from tasks.domain.study_request import Arm
-from tasks.domain.parameters import ParameterValues
 from tasks.domain.trace import Trace, TraceNotes
-from tests.fakes.study_script import Script, died, infeasible, study_request
+from tests.fakes.study_script import Script, accuracy, died, infeasible, study_request
 
 SET = Arm(name="peak", method="reference", values=ParameterValues(), is_reference=True)
 PASSED = (GateReason(gate="plan", answer=Gate.GO, sentence="fits"),)
@@ -120,3 +120,34 @@ def test_only_infeasible_failures_are_remembered() -> None:
     assert recallable(infeasible())
     assert not recallable(died())
     assert not recallable(Failed(code="X", message="x", status=TrialStatus.INVALID))
+
+
+def quantized(right: int, *, reference_right: int | None = 80, n: int = 100):
+    arm = Arm(name="peak", method="awq", values=ParameterValues(), is_reference=True)
+    request = study_request(arm, repeats=1)
+    on_record = None
+    if reference_right is not None:
+        on_record = accuracy("sha-reference", right=reference_right, n=n).report
+    gate = gate_release(
+        request,
+        occasion="o",
+        parameter_set="peak",
+        preflight=PASSED,
+        recall={},
+        reference_accuracy=on_record,
+    )
+    return drive(gate, Script(right={"peak": right}).carry_out)
+
+
+def test_a_quantized_set_without_the_references_accuracy_on_record_cannot_tell() -> None:
+    assert quantized(80, reference_right=None).answer is Gate.COULD_NOT_TELL
+
+
+def test_100_equal_items_cannot_tell_whether_a_quantized_set_may_go() -> None:
+    verdict = quantized(80)
+    assert verdict.answer is Gate.COULD_NOT_TELL
+    assert any(r.gate == "accuracy" and "299" in r.sentence for r in verdict.reasons)
+
+
+def test_a_shown_loss_of_accuracy_is_a_no_go_however_fast_the_set_is() -> None:
+    assert quantized(40).answer is Gate.NO_GO

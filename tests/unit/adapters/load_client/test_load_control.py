@@ -1,4 +1,6 @@
 import asyncio
+import socketserver
+import threading
 
 import httpx
 import pytest
@@ -98,6 +100,23 @@ def test_a_reply_that_does_not_come_in_time_says_the_engine_is_not_ready() -> No
 def test_nothing_listening_says_the_engine_died() -> None:
     with pytest.raises(EngineDiedError, match="refused"):
         ask(Endpoint(url="http://127.0.0.1:9", model="golden", owned=False))
+
+
+class PlainAnswer(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1024)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_a_server_without_the_tls_that_the_url_promises_is_a_config_error() -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), PlainAnswer) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        with pytest.raises(ConfigError, match="SSL_CERT_FILE") as caught:
+            ask(Endpoint(url=url, model="golden", owned=False))
+        thread.join()
+    assert caught.value.code == "TLS_ERROR"
 
 
 def test_questions_may_be_asked_from_inside_a_running_loop() -> None:

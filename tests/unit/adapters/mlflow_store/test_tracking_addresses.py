@@ -54,12 +54,15 @@ def test_supported_addresses_get_one_spelling(tmp_path, monkeypatch):
 def test_pages_are_those_of_mlflow_s_interface():
     base = "http://127.0.0.1:5000/"
     assert compare_url("1", ["a", "b"], base) == (
-        "http://127.0.0.1:5000/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D&experiments=%5B%221%22%5D"
+        "http://127.0.0.1:5000/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D"
+        "&experiments=%5B%221%22%5D&workflowType=machine_learning"
     )
-    assert compare_url("1", ["a"], base) == "http://127.0.0.1:5000/#/experiments/1/runs"
+    table = "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
+    assert compare_url("1", ["a"], base) == table
+    assert runs_url("1", base, charts=True) == f"{table}&compareRunsMode=CHART"
     assert run_url("1", "a", base) == "http://127.0.0.1:5000/#/experiments/1/runs/a"
     page = runs_url("1", base, study_id="s-1")
-    assert page.endswith("?searchFilter=tags.study_id%20%3D%20%22s-1%22")
+    assert page.endswith("&searchFilter=tags.study_id%20%3D%20%22s-1%22")
 
 
 def test_a_new_store_is_possible_and_is_not_created_by_the_look(tmp_path):

@@ -24,6 +24,7 @@ LENIENT = TraceOptions(max_bad_frac=0.99)
         ("2025-03-04 10:00:01,5,5,5", "wrong number of fields"),
         (",5,5", "time stamp is missing"),
         ("2025-13-04 10:00:01,5,5", "time stamp is not readable"),
+        ("2025-02-30 10:00:01,5,5", "time stamp is not readable"),
         ("2025-03-04,5,5", "time stamp is not readable"),
         ("yesterday,5,5", "time stamp is not readable"),
         ("2025-03-04 10:00:01,x,5", "prompt tokens are not a whole number"),
@@ -68,6 +69,29 @@ def test_a_bad_json_row_is_named_with_its_line(tmp_path: Path, row: str, reason:
     assert line == 2
     assert reason in said
     assert len(trace) == 1
+
+
+def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text('oops\n{"arrival_s": 1.5, "prompt_tokens": 7, "output_tokens": 3}\n')
+    trace = load_trace(path, options=LENIENT)
+    assert trace.notes.format == "retune-jsonl"
+    assert trace.notes.rejected == ((1, "not a JSON object"),)
+
+
+def test_quoted_fields_and_spelled_numbers_are_read_beside_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text(
+        "Timestamp,Model,Request tokens,Response tokens\n"
+        '0,"a, b",1e2,5\n+1.5,c,10.0,6\n.5,c,11,7\ninf,c,11,7\n1.2.3,c,11,7\n'
+    )
+    trace = load_trace(path, options=LENIENT)
+    assert trace.arrival_s.tolist() == [0.0, 0.5, 1.5]
+    assert trace.prompt_tokens.tolist() == [100, 11, 10]
+    assert [reason for _, reason in trace.notes.rejected] == [
+        "time stamp is not finite",
+        "time stamp is not readable",
+    ]
 
 
 def test_more_than_one_percent_bad_rows_refuse_the_file_by_line_and_value(tmp_path: Path) -> None:
@@ -132,3 +156,15 @@ def test_the_size_of_a_block_changes_nothing(
     assert np.array_equal(whole.prompt_tokens, parts.prompt_tokens)
     assert whole.notes == parts.notes
     assert whole.sha256 == parts.sha256
+
+
+def test_a_bad_row_in_a_large_block_is_cornered_with_its_own_line(tmp_path: Path) -> None:
+    rows = [f"2025-03-04 10:{i // 60:02d}:{i % 60:02d},{i + 1},1" for i in range(3_000)]
+    rows[777] = "broken"
+    rows[2_500] = ""
+    path = tmp_path / "t"
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    trace = load_trace(path)
+    assert trace.notes.rejected == ((779, "wrong number of fields"),)  # header is line 1
+    assert (trace.notes.rows, len(trace)) == (2_999, 2_998)
+    assert trace.prompt_tokens[-1] == 3_000

@@ -75,3 +75,18 @@ def test_servegen_without_a_window_or_with_an_unknown_one_says_which_exist(
         load_trace(shared_dir / "traces" / "servegen_m-large")
     with pytest.raises(TraceError, match="64800, 108000, 1188000"):
         servegen(shared_dir, 500_000, 600)
+
+
+def test_a_broken_servegen_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "chunk-1-trace.csv").write_text("0,5,1,Gamma,1,0.2\n600,5,1,Gamma,1,0.2\n")
+    dataset = tmp_path / "chunk-1-dataset.json"
+    dataset.write_text('{"0": {"input_tokens": "{10: 1.0}", "output_tokens": "{5: 1.0}"}}')
+    options = TraceOptions(window_start_s=0, window_duration_s=100)
+    trace = load_trace(tmp_path, options=options)
+    assert (set(trace.prompt_tokens.tolist()), set(trace.output_tokens.tolist())) == ({10}, {5})
+    dataset.write_text('{"0": {"input_tokens": "{10: "}}')
+    with pytest.raises(TraceError, match=r"chunk-1-dataset\.json"):
+        load_trace(tmp_path, options=options)
+    (tmp_path / "chunk-1-trace.csv").write_text("0,fast\n")
+    with pytest.raises(TraceError, match=r"chunk-1-trace\.csv line 1"):
+        load_trace(tmp_path, options=options)

@@ -1,0 +1,167 @@
+"""What unmeasured points are expected to be worth, and how unsure that is.
+
+The fitted step model predicts every request's latencies; what it got wrong at measured points is
+carried to points that it predicts to behave alike, and its spread is learnt from how far it was
+off on each measured point before it had seen it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.domain.search.calibration import Calibrations
+from tasks.domain.search.objective import Objective
+from tasks.domain.search.observation import Observation, RequestRows, breaks, limits_of
+from tasks.domain.search.space import Point
+from tasks.domain.search.step_model import Floats, Simulated
+
+# The model's error before it was checked: a quarter of a latency, worth one checked point.
+FIRST_ERROR_LOG, FIRST_ERROR_WEIGHT = 0.25, 1.0
+NOISE_LOG = 0.03  # repeats of one point differ by about this much
+ALIKE_LOG = 0.35  # latencies of two points that differ by 40 % share 60 % of the model's error
+DRAWS = 128
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+_LIMIT_SHARE = (0.05, 0.95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outlook:
+    """Draws of a point's worth, shape (DRAWS,), with common random numbers over all points."""
+
+    point: Point
+    worths: Floats
+
+    @property
+    def mean(self) -> float:
+        """Return the expected worth."""
+        return float(self.worths.mean())
+
+    def gain_over(self, best: float) -> float:
+        """Return the expected improvement over the best worth seen."""
+        return float(np.maximum(self.worths - best, 0.0).mean())
+
+    def upper(self, share: float = 0.975) -> float:
+        """Return the worth that this share of the draws stays below."""
+        return float(np.quantile(self.worths, share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecaster:
+    """Forecasts of one cell from its observations with rows, at least one."""
+
+    observations: tuple[Observation, ...]
+    objective: Objective
+    calibrations: Calibrations
+    seed: int
+
+    @property
+    def rows(self) -> RequestRows:
+        """Return the first observation's rows: the load that every point meets."""
+        rows = self.observations[0].rows
+        assert rows is not None
+        return rows
+
+    def outlooks(self, candidates: Sequence[Point]) -> tuple[Outlook, ...]:
+        """Return the outlook of every candidate, in order."""
+        told = [self._seen(o.point) for o in self.observations]
+        seen = [self._seen(point) for point in candidates]
+        alike_told = _alikeness(told, told)
+        alike = _alikeness(seen, told)
+        random = np.random.default_rng(self.seed)
+        shifts: dict[str, tuple[Floats, Floats, Floats]] = {}
+        for name, _ in limits_of(self.objective.slo):
+            errors = np.array([self._error(o, s, name) for o, s in self._paired(told)])
+            mean, sd = _carried(errors, alike_told, alike, self.error_sd(name))
+            shifts[name] = (mean, sd, random.standard_normal(DRAWS))
+        return tuple(
+            Outlook(point=point, worths=self._worths(s, i, shifts))
+            for i, (point, s) in enumerate(zip(candidates, seen, strict=True))
+        )
+
+    def error_sd(self, name: str) -> float:
+        """Return the model's spread (of a logarithm) at a point unlike any that it has seen.
+
+        Root mean square of its errors on each told point before that point was fitted, with
+        FIRST_ERROR_LOG counted as FIRST_ERROR_WEIGHT more of them.
+        """
+        squares = FIRST_ERROR_LOG**2 * FIRST_ERROR_WEIGHT
+        for k in range(1, len(self.observations)):
+            told = self.observations[k]
+            before = self.calibrations.simulated(
+                self.observations[:k], self.rows.load, told.point
+            )
+            squares += self._error(told, before, name) ** 2
+        return float(np.sqrt(squares / (FIRST_ERROR_WEIGHT + len(self.observations) - 1)))
+
+    def _paired(self, told: Sequence[Simulated]) -> list[tuple[Observation, Simulated]]:
+        return list(zip(self.observations, told, strict=True))
+
+    def _seen(self, point: Point) -> Simulated:
+        return self.calibrations.simulated(self.observations, self.rows.load, point)
+
+    def _error(self, told: Observation, seen: Simulated, name: str) -> float:
+        """Return log(measured / simulated) at the quantile where the measured limit lies."""
+        if told.rows is None:
+            return 0.0
+        limit = dict(limits_of(self.objective.slo))[name]
+        measured = told.rows.latency(name)
+        inside = 1.0 - float(breaks(name, measured, limit).mean())
+        share = float(np.clip(inside, *_LIMIT_SHARE))
+        both = (np.nanquantile(measured, share), np.nanquantile(_latency(seen, name), share))
+        ratio = float(both[0] / both[1])
+        return float(np.log(ratio)) if np.isfinite(ratio) and ratio > 0 else 0.0
+
+    def _worths(
+        self, seen: Simulated, i: int, shifts: dict[str, tuple[Floats, Floats, Floats]]
+    ) -> Floats:
+        good = np.ones((DRAWS, seen.ttft_s.size), dtype=bool)
+        pressure = np.zeros(DRAWS)
+        for name, limit in limits_of(self.objective.slo):
+            mean, sd, normal = shifts[name]
+            factor = np.exp(mean[i] + sd[i] * normal)
+            seconds = _latency(seen, name)
+            good &= ~breaks(name, seconds[None, :] * factor[:, None], limit)
+            if np.isfinite(seconds).any():
+                pressure = np.maximum(pressure, factor * np.nanquantile(seconds, 0.99) / limit)
+        pool = self.calibrations.kv_tokens
+        kv_frac = 1.0 if pool is None else min(1.0, seen.peak_kv_tokens / pool)
+        rows = self.rows
+        return self.objective.worths(
+            good.mean(axis=1),
+            offered_req_s=rows.ttft_s.size / rows.duration_s,
+            pressure=pressure,
+            kv_frac=np.full(DRAWS, kv_frac),
+        )
+
+
+def _latency(seen: Simulated, name: str) -> Floats:
+    return {"ttft": seen.ttft_s, "tpot": seen.tpot_s, "e2e": seen.e2e_s}[name]
+
+
+def _alikeness(first: Sequence[Simulated], second: Sequence[Simulated]) -> Floats:
+    """Return exp(-(d / ALIKE_LOG)^2 / 2), d: root mean square of log quantile ratios."""
+    left, right = (np.stack([_features(s) for s in side]) for side in (first, second))
+    squared = ((left[:, None, :] - right[None, :, :]) ** 2).mean(axis=2)
+    likeness: Floats = np.exp(-squared / (2 * ALIKE_LOG**2))
+    return likeness
+
+
+def _features(seen: Simulated) -> Floats:
+    parts = [
+        np.log(np.maximum(np.nanquantile(seconds, _QUANTILES), 1e-9))
+        for seconds in (seen.ttft_s, seen.tpot_s)
+    ]
+    return np.nan_to_num(np.concatenate(parts), nan=0.0)
+
+
+def _carried(
+    errors: Floats, alike_told: Floats, alike: Floats, sd: float
+) -> tuple[Floats, Floats]:
+    """Return mean and sd of the error at candidates: Gaussian-process regression of zero mean."""
+    known = sd**2 * alike_told + NOISE_LOG**2 * np.eye(errors.size)
+    weights = np.linalg.solve(known, (sd**2 * alike).T)
+    mean: Floats = weights.T @ errors
+    left = sd**2 * (1.0 - (alike * weights.T).sum(axis=1))
+    spread: Floats = np.sqrt(np.maximum(left, 0.0))
+    return mean, spread

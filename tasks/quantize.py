@@ -1,0 +1,107 @@
+"""Prepare a model's reference checkpoint and the quantized ones made from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.adapters.checkpoints import awq_checkpoint, prepare
+from tasks.adapters.checkpoints.kernel_probe import has_w4a16_kernel
+from tasks.adapters.checkpoints.prepare import checkpoint_dtype, source_name
+from tasks.adapters.checkpoints.records import AwqRecipe
+from tasks.adapters.checkpoints.records import PreparedModel as PreparedModel
+from tasks.domain.endpoint import Checkpoint
+from tasks.domain.errors import ConfigError
+from tasks.domain.study_request import QuantizationPlan
+
+CALIBRATION = Path(__file__).parents[1] / "configs" / "evaluation" / "calibration.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizingMeans:
+    """The quantizer's interpreter, the folder for what it makes, the text it calibrates on.
+
+    engine_python: asked whether the engine has the packed kernel; None means not known, and the
+    checkpoint is then served dequantized, which every engine can.
+    """
+
+    python: Path
+    models_dir: Path
+    engine_python: Path | None = None
+    calibration: Path = CALIBRATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCheckpoint:
+    """A checkpoint, the folder an engine loads, and the seconds its making took, None if it lay."""
+
+    checkpoint: Checkpoint
+    folder: Path
+    seconds: float | None
+
+
+def prepare_model(source: str, *, means: QuantizingMeans) -> PreparedModel:
+    """Return the reference checkpoint of a source: a folder, a .gguf file or ``package:NAME``."""
+    name = source_name(source)
+    return prepare.prepare_model(
+        source,
+        out_dir=means.models_dir / name,
+        python=means.python,
+        log_path=means.models_dir / "logs" / f"convert-{name}.log",
+    )
+
+
+def prepare_checkpoint(
+    prepared: PreparedModel,
+    *,
+    method: str,
+    plan: QuantizationPlan,
+    means: QuantizingMeans,
+    synthetic: bool = False,
+    on_progress: Callable[[str], None] | None = None,
+) -> MadeCheckpoint:
+    """Return the checkpoint of a method, ``reference`` or ``awq``, made now or found.
+
+    Raises:
+        ConfigError: for another method.
+    """
+    if method == "reference":
+        checkpoint = _checkpoint(prepared, prepared.sha256, "none", "reference", synthetic)
+        return MadeCheckpoint(checkpoint=checkpoint, folder=prepared.folder, seconds=None)
+    if method != "awq":
+        raise ConfigError(f"checkpoint method {method!r} is unknown; use reference or awq")
+    native = means.engine_python is not None and has_w4a16_kernel(means.engine_python) is True
+    made = awq_checkpoint.quantize_awq(
+        prepared.folder,
+        model_sha256=prepared.sha256,
+        out_dir=means.models_dir,
+        python=means.python,
+        recipe=AwqRecipe(
+            calibration=means.calibration,
+            bits=plan.bits,
+            group_size=plan.group_size,
+            samples=plan.samples,
+            sequence_tokens=plan.sequence_tokens,
+        ),
+        log_path=means.models_dir / "logs" / "awq.log",
+        dequantize=not native,
+        on_progress=None if on_progress is None else lambda p: on_progress(f"awq {p.text}"),
+    )
+    serve_as = "packed" if native else "dequantized"
+    return MadeCheckpoint(
+        checkpoint=_checkpoint(prepared, made.sha256, "awq", serve_as, synthetic),
+        folder=made.dequantized_dir or made.packed_dir,
+        seconds=None if made.reused else made.seconds,
+    )
+
+
+def _checkpoint(
+    prepared: PreparedModel, sha256: str, method: str, serve_as: str, synthetic: bool
+) -> Checkpoint:
+    return Checkpoint(
+        model=prepared.folder.name,
+        method=method,
+        sha256=sha256,
+        serve_as=serve_as,
+        dtype=checkpoint_dtype(prepared.folder),
+        synthetic=synthetic,
+    )

@@ -1,0 +1,159 @@
+"""Scores every search policy offline: on a measured table and on simulated tables. Seeded.
+
+Run: python tests/benchmarks/search_replay_scores.py TABLE.json.gz FOLDER_OF_TRACES
+         [--part real|held-out|development] [--tables N] [--first N] [--until-good]
+
+Real: every SLO of a grid (TTFT 0.3-3 s, TPOT 15-50 ms) under which at most a fifth of the table's
+points reach 95 % of its best and the default is not one of them. Simulated: the same, at most six
+SLOs a table. Development tables (even seeds, their own minutes of the traces) are for changing the
+policy, held-out tables (odd seeds, other minutes) only for scoring it. Points are counted after
+the default, which every policy measures first. A policy that stops before it reached a good point
+counts as if it had been left to measure all points.
+"""
+
+# ruff: noqa: T201 - a script whose product is what it prints
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tasks.adapters.measured_table import load_measured_table
+from tasks.adapters.trace_files.loading import load_trace
+from tasks.domain.search.calibration import Calibrations
+from tasks.domain.search.objective import Objective
+from tasks.domain.search.replay import MeasuredTable, Replay, is_selective, replay, score
+from tasks.domain.search.step_model import OfferedLoad
+from tasks.domain.slo import Slo
+from tasks.propose import make_policy
+from tests.fakes.simulated_engine import capacity_req_s, drawn_hardware, simulated_table
+
+TTFT_S = (0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
+TPOT_S = (0.015, 0.0175, 0.02, 0.0225, 0.025, 0.0275, 0.03, 0.035, 0.04, 0.045, 0.05)
+SEEDS = {"ours": 1, "tpe": 5, "gp": 5, "random": 20, "grid": 1}
+SLOS_A_TABLE = 6
+WINDOW_S, REQUESTS = 60.0, 260
+CONV, CODE = "AzureLLMInferenceTrace_conv.csv", "AzureLLMInferenceTrace_code.csv"
+MOONCAKE = "mooncake_conversation_{}20min.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    file: str
+    first_min: float
+    last_min: float
+
+
+DEVELOPMENT = (
+    Source(file=CONV, first_min=2, last_min=24),
+    Source(file=CODE, first_min=2, last_min=26),
+    Source(file=MOONCAKE.format("first"), first_min=1, last_min=18),
+)
+HELD_OUT = (
+    Source(file=CONV, first_min=36, last_min=56),
+    Source(file=CODE, first_min=30, last_min=54),
+    Source(file=MOONCAKE.format("last"), first_min=1, last_min=18),
+)
+
+
+def load_of(folder: Path, source: Source, seed: int) -> OfferedLoad:
+    """Return the requests after a drawn minute, lengths clipped to a context of 8192."""
+    random = np.random.default_rng([seed, 2])
+    trace = load_trace(folder / source.file)
+    start = 60.0 * float(random.uniform(source.first_min, source.last_min))
+    begin = int(np.searchsorted(trace.arrival_s, start))
+    part = slice(begin, begin + REQUESTS)
+    due = trace.arrival_s[part] - trace.arrival_s[begin]
+    if source.file.startswith("mooncake"):  # its times are rounded to 3 s: spread each bucket
+        due = np.sort(due + random.uniform(0.0, 3.0, due.size))
+    output = np.clip(trace.output_tokens[part], 1, 2048)
+    return OfferedLoad(
+        due_s=due,
+        prompt_tokens=np.clip(trace.prompt_tokens[part], 1, 8192 - output),
+        output_tokens=output,
+    )
+
+
+def drawn_table(folder: Path, sources: tuple[Source, ...], seed: int) -> MeasuredTable:
+    """Return one simulated table: hardware, minute and load all follow from the seed."""
+    random = np.random.default_rng([seed, 3])
+    source = sources[int(random.integers(len(sources)))]
+    load, hardware = load_of(folder, source, seed), drawn_hardware(seed)
+    rate = float(random.uniform(0.45, 0.95)) * capacity_req_s(hardware, load)
+    natural = load.due_s.size / max(float(load.due_s[-1]), 1e-3)
+    name = f"seed {seed}: {hardware.name}, {source.file.split('.')[0][-18:]}, {rate:.1f} req/s"
+    fast = load.faster(rate / natural)
+    return simulated_table(hardware, fast, name=name, duration_s=load.due_s.size / rate, seed=seed)
+
+
+def selective(table: MeasuredTable, limit: int | None, seed: int) -> list[Objective]:
+    """Return the objectives under which few points are good; ``limit`` of them, drawn."""
+    every = [Objective(slo=Slo(ttft_s=ttft, tpot_s=tpot)) for ttft in TTFT_S for tpot in TPOT_S]
+    found = [objective for objective in every if is_selective(table, objective)]
+    if limit is None or len(found) <= limit:
+        return found
+    chosen = np.random.default_rng([seed, 4]).choice(len(found), limit, replace=False)
+    return [found[i] for i in sorted(chosen)]
+
+
+def replays_of(name: str, table: MeasuredTable, objectives: Iterable[Objective]) -> list[Replay]:
+    space, memory = table.space(), Calibrations(kv_tokens=table.kv_tokens)
+    found = []
+    for objective in objectives:
+        make: Callable[[int], object] = lambda seed, o=objective: make_policy(  # noqa: E731
+            name, space, o, seed=seed, memory=memory
+        )
+        found += [replay(table, objective, make, seed=s) for s in range(SEEDS[name])]
+    return found
+
+
+def report(title: str, tables: list[tuple[MeasuredTable, list[Objective]]]) -> None:
+    cases = sum(len(objectives) for _, objectives in tables)
+    print(f"\n{title}: {cases} SLOs of {sum(bool(o) for _, o in tables)} tables")
+    print("policy   replays reached  points p50  p90  max   GPU s p50   p90   regret@1/2/3/4 (p90)")
+    for name in SEEDS:
+        began = time.process_time()
+        replays = [r for table, objectives in tables for r in replays_of(name, table, objectives)]
+        if not replays:
+            continue
+        s = score(name, replays)
+        regrets = "/".join(f"{value:.2f}" for value in s.regret_p90[1:5])
+        print(
+            f"{name:8} {s.replays:7} {s.reached_frac:7.2f} {s.points_median:10.1f} "
+            f"{s.points_p90:5.1f} {max(r.points for r in replays):4} {s.gpu_s_median:10.0f} "
+            f"{s.gpu_s_p90:6.0f}   {regrets}   [{time.process_time() - began:.0f} CPU s]",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("traces", type=Path)
+    parser.add_argument("--part", choices=("real", "held-out", "development"))
+    parser.add_argument("--tables", type=int, default=12)
+    parser.add_argument("--first", type=int, default=0)
+    args = parser.parse_args()
+    if args.part in (None, "real"):
+        real = load_measured_table(args.table)
+        report("measured table", [(real, selective(real, None, 0))])
+    parts = {"development": (DEVELOPMENT, 0), "held-out": (HELD_OUT, 1)}
+    for part in ("held-out",) if args.part is None else (args.part,):
+        if part == "real":
+            continue
+        sources, odd = parts[part]
+        seeds = [2 * i + odd for i in range(args.first, args.first + args.tables)]
+        tables = [drawn_table(args.traces, sources, seed) for seed in seeds]
+        report(
+            f"simulated tables, {part}",
+            [(t, selective(t, SLOS_A_TABLE, s)) for t, s in zip(tables, seeds, strict=True)],
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Exit codes 0, 1 and 2 of the release gate and of a night, each from a real run on a real engine.
+
+The engine is the tests' shared one, attached by its URL; Prefect's embedded server and a local
+MLflow store are real.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+LIGHT_LOAD = """\
+load:
+  rate_scales: [1.0]
+  duration_s: {seconds}
+  window_s: 10
+  warmup_requests: 2
+"""
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(REPOSITORY / "configs", tmp_path / "configs"))
+
+
+def retune(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "RETUNE_HOME": str(tmp_path / "home"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "RETUNE_QUIET": "1",
+    }
+    models = tmp_path / "home" / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    model = Path(os.environ["RETUNE_ENGINE_MODEL"])
+    if not (models / model.name).exists():
+        (models / model.name).symlink_to(model)
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments],
+        capture_output=True, text=True, cwd=REPOSITORY, env=environment, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def with_load(path: Path, seconds: int) -> Path:
+    """Replace the file's load by a light one."""
+    lines = path.read_text().splitlines(keepends=True)
+    start = next(i for i, line in enumerate(lines) if line.startswith("load:"))
+    end = next(
+        (i for i, line in enumerate(lines[start + 1 :], start + 1) if not line.startswith(" ")),
+        len(lines),
+    )
+    path.write_text("".join([*lines[:start], LIGHT_LOAD.format(seconds=seconds), *lines[end:]]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("slo", "seconds", "code", "answer"),
+    [
+        ("ttft_s: 60\nattainment_frac: 0.5\n", 20, 0, "GO"),
+        ("ttft_s: 0.001\nattainment_frac: 0.9\n", 20, 1, "NO_GO"),
+        ("ttft_s: 60\nattainment_frac: 0.99\n", 20, 2, "COULD_NOT_TELL"),
+    ],
+    ids=["go", "no-go", "could not tell"],
+)
+def test_the_release_gate_exits_with_its_answer(
+    engine_url: str, configs: Path, tmp_path: Path, slo: str, seconds: int, code: int, answer: str
+) -> None:
+    study = with_load(configs / "studies" / "demo.yaml", seconds)
+    (configs / "slo" / "chat-cpu.yaml").write_text(slo)
+    ended = retune(tmp_path, "release", str(study), "--url", engine_url, "--json")
+    assert ended.returncode == code, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["answer"] == answer
+    assert document["run_ids"]
+
+
+def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, tmp_path: Path) -> None:
+    nightly = with_load(configs / "nightly.yaml", 20)
+    ended = retune(
+        tmp_path, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json"
+    )
+    assert ended.returncode == 0, ended.stderr
+    (night,) = json.loads(ended.stdout)
+    assert night["verdict"]["outcome"] == "KEEP"
+
+
+def test_a_drifted_trace_does_not(engine_url: str, configs: Path, tmp_path: Path) -> None:
+    nightly = with_load(configs / "nightly.yaml", 20)
+    drifted = (
+        (configs / "traffic" / "peak.yaml")
+        .read_text()
+        .replace("mean: 36, p50: 32", "mean: 72, p50: 64")
+    )
+    (configs / "traffic" / "drifted.yaml").write_text(drifted)
+    nightly.write_text(
+        nightly.read_text().replace("fresh: traffic/peak.yaml", "fresh: traffic/drifted.yaml")
+    )
+    ended = retune(
+        tmp_path, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json"
+    )
+    assert ended.returncode == 1, ended.stderr
+    (night,) = json.loads(ended.stdout)
+    assert night["verdict"]["outcome"] == "RETUNE"
+    assert any(
+        f["drifted"] and "prompt" in f["name"] for f in night["verdict"]["drift"]["findings"]
+    )
+
+
+def test_bench_serves_anyone_with_an_endpoint(engine_url: str, tmp_path: Path) -> None:
+    ended = retune(
+        tmp_path, "bench", "--url", engine_url, "--traffic", "configs/traffic/peak.yaml",
+        "--duration", "10", "--slo", "ttft=30", "--json",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    measurement = json.loads(ended.stdout)["measurement"]
+    assert measurement["n_ok"] == measurement["n_requests"] > 0
