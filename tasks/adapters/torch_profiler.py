@@ -36,21 +36,6 @@ _FRONT_END = "async_llm"
 _NO_REPLY = "PROFILER_NO_REPLY"
 
 
-def profiler_config(trace_dir: Path) -> str:
-    """Return the JSON for vLLM's ``--profiler-config`` that fits ``profile_window``.
-
-    Python stacks are off (vLLM's default is on): seen on 0.32.0 CPU, they make traces five times
-    larger, /stop_profile takes 35 s, and the Worker's own table dies of undecodable names.
-    """
-    return json.dumps(
-        {
-            "profiler": "torch",
-            "torch_profiler_dir": str(trace_dir.absolute()),
-            "torch_profiler_with_stack": False,
-        }
-    )
-
-
 def profile_window(
     endpoint: Endpoint,
     *,

@@ -81,9 +81,24 @@ def command_line(launch: EngineLaunch) -> tuple[str, ...]:
     for name, value in effective_values(launch).items:
         argv += _flag(name, value)
     if launch.profile_dir is not None:
-        config = {"profiler": "torch", "torch_profiler_dir": launch.profile_dir}
-        argv += ["--profiler-config", json.dumps(config)]
+        argv += ["--profiler-config", profiler_config(launch.profile_dir)]
     return (*argv, *launch.extra_args)
+
+
+def profiler_config(trace_dir: str) -> str:
+    """Return the JSON for ``--profiler-config`` that writes torch traces to an absolute folder.
+
+    Python stacks are off (vLLM's default is on). Seen on 0.32.0 CPU for a window of two steps:
+    6.4 MB and 35 s to stop with them (and the Worker's own table died of an undecodable name),
+    74 kB and 7 s without.
+    """
+    return json.dumps(
+        {
+            "profiler": "torch",
+            "torch_profiler_dir": trace_dir,
+            "torch_profiler_with_stack": False,
+        }
+    )
 
 
 def effective_values(launch: EngineLaunch) -> ParameterValues:

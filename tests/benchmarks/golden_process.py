@@ -88,15 +88,17 @@ class Connection(asyncio.Protocol):
             self._reply(first.split(" ")[1])
 
     def _reply(self, path: str) -> None:
-        value: object = {"data": [{"id": "golden", "max_model_len": 100_000}]}
+        status, value = "200 OK", dict[str, object]()
         if path == "/stamps":
             value = {key: list(stamps) for key, stamps in self._streams.stamps.items()}
             self._streams.stamps = {}
+        elif path == "/v1/models":
+            value = {"data": [{"id": "golden", "max_model_len": 100_000}]}
+        else:
+            status = "404 Not Found"
         body = json.dumps(value).encode()
-        self._transport.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-            % (len(body), body)
-        )
+        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
+        self._transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
     def _stream(self, key: str, last: int) -> None:
         loop, streams = asyncio.get_running_loop(), self._streams

@@ -16,7 +16,7 @@ from tasks.profiling import TraceWindow, profile_engine
 
 pytestmark = pytest.mark.engine
 
-REQUESTS, TOKENS = 4, 16
+REQUESTS, TOKENS = 2, 8
 
 
 def served_model(url: str) -> str:
@@ -25,7 +25,7 @@ def served_model(url: str) -> str:
 
 
 def complete(url: str, model: str, seed: int) -> int:
-    prompt = [1000 + (seed * 97 + i) % 5000 for i in range(100)]
+    prompt = [1000 + (seed * 97 + i) % 5000 for i in range(40)]
     body = {"model": model, "prompt": prompt, "max_tokens": TOKENS, "ignore_eos": True}
     reply = httpx.post(f"{url}/v1/completions", json=body, trust_env=False, timeout=300)
     reply.raise_for_status()

@@ -27,9 +27,11 @@ def test_a_second_run_is_refused_with_the_holders_pid_and_purpose(tmp_path: Path
     )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(DeviceLockedError, match=f'"pid": {holder.pid}.*night') as error:
-            with device_lock(tmp_path, "gpu-1", wait_s=0, purpose="study"):
-                pytest.fail("two runs held one device")
+        with (
+            pytest.raises(DeviceLockedError, match=f'"pid": {holder.pid}.*night') as error,
+            device_lock(tmp_path, "gpu-1", wait_s=0, purpose="study"),
+        ):
+            pytest.fail("two runs held one device")
         assert error.value.code == "GPU_LOCKED"
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()

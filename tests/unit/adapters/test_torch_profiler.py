@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.torch_profiler import profile_window, profiler_config, read_trace
+from tasks.adapters.torch_profiler import profile_window, read_trace
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.kernel_table import KernelTable, MissingTable
 from tests.fakes.canned_server import Answer, CannedServer
@@ -147,15 +147,6 @@ def test_a_session_of_somebody_else_is_left_running(tmp_path: Path) -> None:
         missing = profile_window(endpoint(server.url), seconds=0.0, trace_dir=tmp_path)
     assert isinstance(missing, MissingTable)
     assert (missing.code, server.asked) == ("PROFILER_FAILED", ["POST /start_profile"])
-
-
-def test_the_engines_flag_names_an_absolute_folder_and_leaves_stacks_out(tmp_path: Path) -> None:
-    config = json.loads(profiler_config(tmp_path))
-    assert config == {
-        "profiler": "torch",
-        "torch_profiler_dir": str(tmp_path),
-        "torch_profiler_with_stack": False,
-    }
 
 
 def test_a_trace_written_elsewhere_is_not_found(tmp_path: Path) -> None:

@@ -83,7 +83,11 @@ def test_a_value_becomes_vllms_own_flag(
 def test_a_profile_directory_becomes_a_profiler_config() -> None:
     argv = command_line(launch({}, profile_dir="/traces"))
     config = json.loads(argv[argv.index("--profiler-config") + 1])
-    assert config == {"profiler": "torch", "torch_profiler_dir": "/traces"}
+    assert config == {
+        "profiler": "torch",
+        "torch_profiler_dir": "/traces",
+        "torch_profiler_with_stack": False,
+    }
 
 
 @pytest.mark.parametrize("name", ["--max-num-seqs", "Max_Seqs", "port", "served_model_name", ""])

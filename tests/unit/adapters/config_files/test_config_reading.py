@@ -20,8 +20,8 @@ from tasks.domain.parameters import (
     Regime,
     SetState,
 )
-from tasks.domain.traffic_model import draw_trace
 from tasks.domain.trace_profile import profile_trace
+from tasks.domain.traffic_model import draw_trace
 from tests.conftest import REPOSITORY
 
 CONFIGS = REPOSITORY / "configs"
