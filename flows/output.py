@@ -8,6 +8,8 @@ from rich.table import Table
 
 from tasks.domain.codec import as_json
 
+PAGE_WIDTH = 180  # of a table that goes to a file or a pipe, where nothing tells a width
+
 
 def print_json(value: object) -> None:
     """Print a record, or a mapping of plain values, as one JSON document."""
@@ -28,7 +30,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table, markup=False)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PAGE_WIDTH)
+    console.print(table, markup=False)
 
 
 def number(value: float | None, digits: int = 2, unit: str = "") -> str:

@@ -1,29 +1,25 @@
 """Start the CPU engine with several configurations and set its KV size beside the plan's.
 
 Run: RETUNE_ENGINE_PYTHON=… python tests/benchmarks/plan_against_engine.py MODEL_DIR [COUNT]
-Every start ends as soon as the engine has printed its KV size; nothing is served.
 """
 
 import argparse
 import json
 import os
-import re
-import signal
-import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.adapters.vllm_server.launch import start_engine
+from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.hardware import Flavour, cpu
 from tasks.domain.memory_plan import memory_plan
 from tasks.domain.model_spec import ModelSpec
 from tasks.domain.parameters import ParameterValue, ParameterValues
 
-KV_SIZE = re.compile(r"KV cache size: ([\d,]+) tokens")
-START_LIMIT_S = 240.0
+START_LIMIT_S = 400.0
 FEW_SEQS: dict[str, ParameterValue] = {"max_num_seqs": 8, "max_num_batched_tokens": 512}
 
 
@@ -39,7 +35,8 @@ class Configuration:
 CONFIGURATIONS = (
     Configuration(name="float32, blocks of 32", kv_gib=1,
                   values={"dtype": "float32", "block_size": 32, "max_model_len": 2048}),
-    Configuration(name="auto dtype, default block", kv_gib=1, values={"max_model_len": 1000}),
+    Configuration(name="auto dtype, default block", kv_gib=1,
+                  values={"dtype": "auto", "max_model_len": 1000}),
     Configuration(name="float32, 2 GiB, blocks of 64", kv_gib=2,
                   values={"dtype": "float32", "block_size": 64, "max_model_len": 1000}),
     Configuration(name="bytes instead of the variable", kv_gib=None,
@@ -68,63 +65,20 @@ def planned_tokens(model_dir: Path, configuration: Configuration) -> int:
     return plan.kv_logged_tokens
 
 
-def printed_tokens(python: Path, model_dir: Path, configuration: Configuration) -> int:
-    """Start the engine, return the KV size it prints, and end what was started."""
-    values = {**FEW_SEQS, **configuration.values, "enforce_eager": True}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(python.absolute()), "-m", "vllm.entrypoints.openai.api_server",
-               "--model", str(model_dir.resolve()), "--host", "127.0.0.1",
-               "--port", str(port)]  # fmt: skip
-    for name, value in values.items():
-        flag = "--" + name.replace("_", "-")
-        command += [flag] if value is True else [flag, str(value)]
-    environment = {**os.environ, "VLLM_CPU_OMP_THREADS_BIND": "0-1", "VLLM_NO_USAGE_STATS": "1",
-                   "HF_HUB_OFFLINE": "1"}  # fmt: skip
-    environment.pop("PYTHONPATH", None)
-    environment.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    if configuration.kv_gib is not None:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = str(configuration.kv_gib)
-    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return _wait_for_size(process, Path(folder) / "log")
-        finally:
-            _end(process)
-
-
-def _wait_for_size(process: subprocess.Popen[bytes], log: Path) -> int:
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline:
-        text = log.read_text(errors="replace")
-        found = KV_SIZE.search(text)
-        if found is not None:
-            return int(found.group(1).replace(",", ""))
-        if process.poll() is not None:
-            break
-        time.sleep(0.5)
-    raise RuntimeError(f"the engine printed no KV size; its last lines:\n{text[-3000:]}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the session that was started here, and only it."""
-    for sign, patience_s in ((signal.SIGINT, 20.0), (signal.SIGKILL, 10.0)):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            continue
+def printed_tokens(python: Path, model_dir: Path, configuration: Configuration) -> int | None:
+    """Start the engine, return the KV size that its log prints, and stop it."""
+    launch = EngineLaunch(
+        model_dir=str(model_dir.resolve()),
+        served_name="planned",
+        python=str(python.absolute()),
+        values=ParameterValues.of({**FEW_SEQS, **configuration.values}),
+        startup_limit_s=START_LIMIT_S,
+        kv_cache_gib=configuration.kv_gib,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        with start_engine(launch, workdir=home, lease_dir=home / "leases") as engine:
+            return engine.facts.kv_cache_tokens
 
 
 def main() -> None:
@@ -141,7 +95,9 @@ def main() -> None:
         planned = planned_tokens(asked.model_dir, configuration)
         printed = printed_tokens(python, asked.model_dir, configuration)
         wrong += planned != printed
-        line = f"{configuration.name:32}{planned:>10,}{printed:>10,}{planned - printed:>10,}"
+        shown = "none" if printed is None else f"{printed:,}"
+        apart = "" if printed is None else f"{planned - printed:,}"
+        line = f"{configuration.name:32}{planned:>10,}{shown:>10}{apart:>10}"
         print(f"{line}{time.perf_counter() - begun:>9.0f}", flush=True)  # noqa: T201
     raise SystemExit(1 if wrong else 0)
 
