@@ -78,7 +78,7 @@ check: $(CONTROLLER) ## format, lint, types, import contracts and unit tests, un
 	@.venv/bin/ruff check --quiet $(CODE)
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-logo
-	@.venv/bin/pytest tests/unit -q
+	@.venv/bin/pytest tests/unit -q -n 2
 
 format: $(CONTROLLER) ## rewrite the code in the project's format
 	@.venv/bin/ruff format $(CODE)
@@ -87,10 +87,10 @@ format: $(CONTROLLER) ## rewrite the code in the project's format
 test: setup check test-integration test-engine ## everything that this machine can run, real vLLM included
 
 test-unit: $(CONTROLLER) ## the unit tests alone
-	@.venv/bin/pytest tests/unit -q
+	@.venv/bin/pytest tests/unit -q -n 2
 
 test-integration: setup ## real MLflow, Prefect and files; scripted engines
-	@.venv/bin/pytest tests/integration -q -m "not faults and not benchmark"
+	@.venv/bin/pytest tests/integration -q -n 2 -m "not faults and not benchmark" --durations=10
 
 test-engine: setup ## a real vLLM
 	@.venv/bin/pytest tests/engine -m "not faults and not benchmark" --durations=10

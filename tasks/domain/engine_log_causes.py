@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from tasks.domain.engine_log import LogLine, log_lines
 
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?:: .*|:?$)")
+_EXCEPTION = re.compile(
+    r"(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)"
+    r"|(?:[A-Za-z_]\w*\.)+(?:error|timeout|gaierror))(?:: .*|:?$)"  # struct.error and its kind
+)
 _VALIDATION = re.compile(r"(?:[\w.]+\.)?ValidationError: \d+ validation errors? for ")
 _PYDANTIC = re.compile(r"\s*(?:Value|Assertion) error, |\s+Input should be |\s+Extra inputs are ")
 _PYDANTIC_TAIL = re.compile(r"\s*\[type=\w+, input_value=.*$|\s*\[type=.*$")

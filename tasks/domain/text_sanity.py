@@ -14,6 +14,7 @@ SINGLE_CHAR_FRAC = 0.8
 SINGLE_CHAR_LENGTH = 16
 LOOP_LENGTH = 32
 LOOP_CYCLES = 4
+LOOP_PERIOD = 16
 LOOP_MATCH_FRAC = 0.95
 CUT_OFF = "length"
 
@@ -61,8 +62,9 @@ def text_flag(completion: Completion) -> TextFlag | None:
 
     A text that ended by itself is judged only for being empty: rulers and tables end, a stuck
     model runs into its token limit. One character with more than 80 % of at least 16 characters
-    is a single-character text; a period of up to a quarter of the text that explains 95 % of at
-    least 32 characters is a loop.
+    is a single-character text. A period of at most 16 characters that explains 95 % of at least
+    32, four cycles or more, is a loop: broken weights repeat a token or two, while a small model
+    in good health, read greedily, may well repeat a whole sentence.
     """
     text = completion.text.strip()
     if not text:
@@ -102,7 +104,7 @@ def _loops(text: str) -> bool:
     length = len(text)
     if length < LOOP_LENGTH:
         return False
-    for period in range(1, length // LOOP_CYCLES + 1):
+    for period in range(1, min(LOOP_PERIOD, length // LOOP_CYCLES) + 1):
         pairs = length - period
         same = sum(a == b for a, b in zip(text, text[period:], strict=False))
         if same >= LOOP_MATCH_FRAC * pairs:

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shutil
+import struct
 import sys
 import time
 from pathlib import Path
@@ -80,7 +81,8 @@ def printed(checkpoint: str, values: dict[str, ParameterValue], tokenizer: Path,
     if not folder.exists():
         shutil.copytree(tokenizer, folder, ignore=shutil.ignore_patterns("*.safetensors"))
         (folder / "config.json").write_text(json.dumps(config_of(checkpoint)))
-        (folder / "model.safetensors").write_bytes(b"")  # dummy weights: never read
+        empty = struct.pack("<Q", 2) + b"{}"  # dummy weights: a header that names no tensor
+        (folder / "model.safetensors").write_bytes(empty)
     launch = EngineLaunch(
         model_dir=str(folder),
         served_name=f"{checkpoint}-{time.time_ns()}",
@@ -120,8 +122,8 @@ def main() -> int:
         error = row["predicted"] / found - 1
         worst = max(worst, abs(error))
         lines.append(
-            f"{row['checkpoint']:5} {json.dumps(row['values']):66} predicted {row['predicted']:>9,} "
-            f"printed {found:>9,} error {error:+.2%}"
+            f"{row['checkpoint']:5} {json.dumps(row['values']):66} "
+            f"predicted {row['predicted']:>9,} printed {found:>9,} error {error:+.2%}"
         )
         print(lines[-1], flush=True)  # noqa: T201
     print("\n".join(lines))  # noqa: T201

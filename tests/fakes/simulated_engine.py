@@ -59,7 +59,7 @@ def drawn_hardware(seed: int) -> Hardware:
     random = np.random.default_rng([seed, 1])
     name = list(_KINDS)[int(random.integers(len(_KINDS)))]
     weight, flop, kv, bandwidth, flops, pool, seqs, tokens = _KINDS[name]
-    vary = np.exp(random.uniform(-0.3, 0.3, 12))
+    vary = np.exp(random.uniform(-0.3, 0.3, 7)).tolist()
     return Hardware(
         name=name,
         weight_bytes=weight * 1e9 * vary[0],
@@ -80,7 +80,7 @@ def drawn_hardware(seed: int) -> Hardware:
     )
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class _Request:
     index: int
     due: float
@@ -90,6 +90,8 @@ class _Request:
     made: int = 0  # tokens generated
     first: float = math.nan
     last: float = math.nan
+
+    admitted: bool = False
 
     @property
     def wanted(self) -> int:
@@ -137,30 +139,37 @@ class SimulatedEngine:
 
     def _schedule(self) -> list[tuple[_Request, int]]:
         room, batch = self.max_num_batched_tokens, []
+        before = self.preemptions
         free = self.hardware.kv_tokens - sum(r.done for r in self.running)
         for request in list(self.running):
-            if request not in self.running or room <= 0:
+            if not request.admitted or room <= 0:
                 continue
-            count = min(request.wanted - request.done, room)
+            count = min(request.prompt + request.made - request.done, room)
             while count > free and len(self.running) > 1:
                 victim = self.running.pop()
                 self.preemptions += 1
                 free += victim.done
                 batch = [(r, c) for r, c in batch if r is not victim]
-                victim.done = 0
+                victim.done, victim.admitted = 0, False
                 self.waiting.appendleft(victim)
                 if victim is request:
                     break
-            if request in self.running:
+            if request.admitted:
                 batch.append((request, count))
                 room -= count
                 free -= count
-        while self.waiting and room > 0 and len(self.running) < self.max_num_seqs:
+        while (
+            self.waiting
+            and room > 0
+            and len(self.running) < self.max_num_seqs
+            and self.preemptions == before
+        ):
             request = self.waiting[0]
             count = min(request.wanted - request.done, room)
             if request.wanted > free:
                 break
             self.running.append(self.waiting.popleft())
+            request.admitted = True
             batch.append((request, count))
             room -= count
             free -= count
@@ -168,11 +177,15 @@ class SimulatedEngine:
 
     def _step_s(self, batch: Sequence[tuple[_Request, int]], random: np.random.Generator) -> float:
         hw = self.hardware
-        tokens = sum(count for _, count in batch)
+        tokens = context = 0
+        attended = 0.0
+        for request, count in batch:
+            tokens += count
+            context += request.done
+            if count > 1:
+                attended += count * (request.done + count / 2)
         pure_decode = tokens == len(batch)
         padded = _graph_size(tokens) if pure_decode else tokens
-        context = sum(r.done for r, _ in batch)
-        attended = sum(c * (r.done + c / 2) for r, c in batch if c > 1)
         reading = (hw.weight_bytes + context * hw.kv_bytes_per_token) / hw.bandwidth
         rate = hw.flops * padded / (padded + hw.half_tokens)
         computing = (padded * hw.flop_per_token + attended * hw.attention_flop) / rate
@@ -191,13 +204,14 @@ class SimulatedEngine:
                 request.first = clock
             if request.made == request.output:
                 request.last = clock
-                self.running.remove(request)
+                request.admitted = False
+        self.running = [request for request in self.running if request.admitted]
 
 
 def _graph_size(tokens: int) -> int:
     if tokens > 512:
         return tokens
-    return next(size for size in (1, 2, 4, *range(8, 521, 8)) if size >= tokens)
+    return tokens if tokens in (1, 2, 4) else 8 * math.ceil(tokens / 8)
 
 
 def _rows(

@@ -45,7 +45,7 @@ def start_engine(
 ) -> RunningEngine:
     """Start an engine and return it once it has answered a real completion.
 
-    ``workdir`` (outside the repository) becomes the engine's working directory and holds its
+    ``workdir`` (not the repository itself) becomes the engine's working directory and holds its
     ``engine.log``; on a failure ``engine_failure.json`` lies beside it.
 
     Raises:

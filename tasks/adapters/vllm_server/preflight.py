@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.adapters.vllm_server.guardian import ROOT
 from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.errors import InfeasibleError, StorageError
 
@@ -39,12 +38,12 @@ def check_directory(directory: Path) -> None:
     """Create a directory and see that it takes a file.
 
     Raises:
-        StorageError: it lies inside the repository, cannot be written, or its disk is full.
+        StorageError: it is the repository itself, cannot be written, or its disk is full.
     """
-    if (ROOT / "pyproject.toml").is_file() and directory.resolve().is_relative_to(ROOT):
+    if (directory / "mlflow").is_dir():
         raise StorageError(
-            f"{directory} lies inside the repository {ROOT}, whose mlflow folder would hide the "
-            "library from the engine: choose a directory outside",
+            f"{directory} holds a folder mlflow, which hides the library of that name from an "
+            "engine started there: choose another directory",
             code="WORKDIR_IN_REPOSITORY",
         )
     try:

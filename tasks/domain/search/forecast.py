@@ -1,8 +1,7 @@
 """What unmeasured points are expected to be worth, and how unsure that is.
 
-The fitted step model predicts every request's latencies; what it got wrong at measured points is
-carried to points that it predicts to behave alike, and its spread is learnt from how far it was
-off on each measured point before it had seen it.
+Each draw of the fitted step model predicts every request's latencies; what it gets wrong at
+measured points is carried to points that it predicts to behave alike.
 """
 
 from collections.abc import Sequence
@@ -12,22 +11,27 @@ import numpy as np
 
 from tasks.domain.search.calibration import Calibrations
 from tasks.domain.search.objective import Objective
-from tasks.domain.search.observation import Observation, RequestRows, breaks, limits_of
+from tasks.domain.search.observation import (
+    LIMITS,
+    Observation,
+    RequestRows,
+    breaks,
+    limits_of,
+)
 from tasks.domain.search.space import Point
 from tasks.domain.search.step_model import Floats, Simulated
 
-# The model's error before it was checked: a quarter of a latency, worth one checked point.
-FIRST_ERROR_LOG, FIRST_ERROR_WEIGHT = 0.25, 1.0
+FIRST_ERROR_LOG = 0.2  # what the fitted model is taken to be off before any point is compared
 NOISE_LOG = 0.03  # repeats of one point differ by about this much
 ALIKE_LOG = 0.35  # latencies of two points that differ by 40 % share 60 % of the model's error
-DRAWS = 128
+DRAWS_A_MEMBER = 24
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 _LIMIT_SHARE = (0.05, 0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outlook:
-    """Draws of a point's worth, shape (DRAWS,), with common random numbers over all points."""
+    """Draws of a point's worth, shape (draws,), with common random numbers over all points."""
 
     point: Point
     worths: Floats
@@ -66,38 +70,35 @@ class Forecaster:
         """Return the outlook of every candidate, in order."""
         told = [self._seen(o.point) for o in self.observations]
         seen = [self._seen(point) for point in candidates]
-        alike_told = _alikeness(told, told)
-        alike = _alikeness(seen, told)
         random = np.random.default_rng(self.seed)
-        shifts: dict[str, tuple[Floats, Floats, Floats]] = {}
-        for name, _ in limits_of(self.objective.slo):
-            errors = np.array([self._error(o, s, name) for o, s in self._paired(told)])
-            mean, sd = _carried(errors, alike_told, alike, self.error_sd(name))
-            shifts[name] = (mean, sd, random.standard_normal(DRAWS))
+        normals = random.standard_normal((len(told[0]), len(LIMITS), DRAWS_A_MEMBER))
+        worths = [
+            self._member_worths([s[i] for s in told], [s[i] for s in seen], normals[i])
+            for i in range(len(told[0]))
+        ]
         return tuple(
-            Outlook(point=point, worths=self._worths(s, i, shifts))
-            for i, (point, s) in enumerate(zip(candidates, seen, strict=True))
+            Outlook(point=point, worths=np.concatenate([member[i] for member in worths]))
+            for i, point in enumerate(candidates)
         )
 
-    def error_sd(self, name: str) -> float:
-        """Return the model's spread (of a logarithm) at a point unlike any that it has seen.
+    def _member_worths(
+        self, told: Sequence[Simulated], seen: Sequence[Simulated], normals: Floats
+    ) -> list[Floats]:
+        """Return one draw of worths, shape (DRAWS_A_MEMBER,), for each candidate."""
+        alike_told, alike = _alikeness(told, told), _alikeness(seen, told)
+        shifts: dict[str, Floats] = {}
+        for name, _ in limits_of(self.objective.slo):
+            pairs = zip(self.observations, told, strict=True)
+            errors = np.array([self._error(o, s, name) for o, s in pairs])
+            spread = _spread(errors)
+            mean, sd = _carried(errors, alike_told, alike, spread)
+            shifts[name] = mean[:, None] + sd[:, None] * normals[LIMITS.index(name)][None, :]
+        return [
+            self._worths(s, {name: shift[i] for name, shift in shifts.items()})
+            for i, s in enumerate(seen)
+        ]
 
-        Root mean square of its errors on each told point before that point was fitted, with
-        FIRST_ERROR_LOG counted as FIRST_ERROR_WEIGHT more of them.
-        """
-        squares = FIRST_ERROR_LOG**2 * FIRST_ERROR_WEIGHT
-        for k in range(1, len(self.observations)):
-            told = self.observations[k]
-            before = self.calibrations.simulated(
-                self.observations[:k], self.rows.load, told.point
-            )
-            squares += self._error(told, before, name) ** 2
-        return float(np.sqrt(squares / (FIRST_ERROR_WEIGHT + len(self.observations) - 1)))
-
-    def _paired(self, told: Sequence[Simulated]) -> list[tuple[Observation, Simulated]]:
-        return list(zip(self.observations, told, strict=True))
-
-    def _seen(self, point: Point) -> Simulated:
+    def _seen(self, point: Point) -> tuple[Simulated, ...]:
         return self.calibrations.simulated(self.observations, self.rows.load, point)
 
     def _error(self, told: Observation, seen: Simulated, name: str) -> float:
@@ -112,14 +113,11 @@ class Forecaster:
         ratio = float(both[0] / both[1])
         return float(np.log(ratio)) if np.isfinite(ratio) and ratio > 0 else 0.0
 
-    def _worths(
-        self, seen: Simulated, i: int, shifts: dict[str, tuple[Floats, Floats, Floats]]
-    ) -> Floats:
-        good = np.ones((DRAWS, seen.ttft_s.size), dtype=bool)
-        pressure = np.zeros(DRAWS)
+    def _worths(self, seen: Simulated, shifts: dict[str, Floats]) -> Floats:
+        good = np.ones((DRAWS_A_MEMBER, seen.ttft_s.size), dtype=bool)
+        pressure = np.zeros(DRAWS_A_MEMBER)
         for name, limit in limits_of(self.objective.slo):
-            mean, sd, normal = shifts[name]
-            factor = np.exp(mean[i] + sd[i] * normal)
+            factor = np.exp(shifts[name])
             seconds = _latency(seen, name)
             good &= ~breaks(name, seconds[None, :] * factor[:, None], limit)
             if np.isfinite(seconds).any():
@@ -131,8 +129,16 @@ class Forecaster:
             good.mean(axis=1),
             offered_req_s=rows.ttft_s.size / rows.duration_s,
             pressure=pressure,
-            kv_frac=np.full(DRAWS, kv_frac),
+            kv_frac=np.full(DRAWS_A_MEMBER, kv_frac),
         )
+
+
+def _spread(errors: Floats) -> float:
+    """Return the model's spread (of a logarithm) at a point unlike any told one.
+
+    Root mean square of its errors at told points, FIRST_ERROR_LOG counted as one more of them.
+    """
+    return float(np.sqrt((FIRST_ERROR_LOG**2 + (errors**2).sum()) / (1 + errors.size)))
 
 
 def _latency(seen: Simulated, name: str) -> Floats:
@@ -155,9 +161,7 @@ def _features(seen: Simulated) -> Floats:
     return np.nan_to_num(np.concatenate(parts), nan=0.0)
 
 
-def _carried(
-    errors: Floats, alike_told: Floats, alike: Floats, sd: float
-) -> tuple[Floats, Floats]:
+def _carried(errors: Floats, alike_told: Floats, alike: Floats, sd: float) -> tuple[Floats, Floats]:
     """Return mean and sd of the error at candidates: Gaussian-process regression of zero mean."""
     known = sd**2 * alike_told + NOISE_LOG**2 * np.eye(errors.size)
     weights = np.linalg.solve(known, (sd**2 * alike).T)

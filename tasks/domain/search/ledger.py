@@ -49,9 +49,7 @@ class Ledger:
     def open_points(self) -> tuple[Point, ...]:
         """Return what may still be asked, in the space's order."""
         told = {o.point for o in self.observations}
-        return tuple(
-            p for p in self.space.points if p not in told and self.ruled_out_by(p) is None
-        )
+        return tuple(p for p in self.space.points if p not in told and self.ruled_out_by(p) is None)
 
     def ruled_out_by(self, point: Point) -> Observation | None:
         """Return an infeasible observation that needs no more memory than this point.

@@ -109,9 +109,7 @@ class OurPolicy:
             ),
         )
 
-    def _proposal(
-        self, chosen: Outlook, told: tuple[Observation, ...], best: float
-    ) -> Proposal:
+    def _proposal(self, chosen: Outlook, told: tuple[Observation, ...], best: float) -> Proposal:
         top = max(told, key=lambda o: self.ledger.objective.worth(o) or 0.0)
         move = move_from(top)
         priors = [

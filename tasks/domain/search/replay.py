@@ -51,9 +51,7 @@ class MeasuredTable:
 
     def observation(self, point: Point, slo: Slo) -> Observation:
         """Return what the table says of a point: its first measurement, judged by the SLO."""
-        found = next(
-            (p for p in self.points if _point(p, self.points[0]) == point), None
-        )
+        found = next((p for p in self.points if _point(p, self.points[0]) == point), None)
         if found is None:
             raise InvalidParameterError(
                 f"{point.text} was not measured in {self.name}; ask only points of the table"

@@ -36,9 +36,7 @@ class Point:
     @property
     def values(self) -> ParameterValues:
         """Return the whole assignment, every knob written out."""
-        return self.cell.overriding(
-            {SEQS: self.max_num_seqs, TOKENS: self.max_num_batched_tokens}
-        )
+        return self.cell.overriding({SEQS: self.max_num_seqs, TOKENS: self.max_num_batched_tokens})
 
     @property
     def text(self) -> str:
@@ -132,9 +130,7 @@ def build_space(
         else:
             dropped.append((point.text, reason))
     wanted = {name: defaults[name] for name in KNOBS}
-    reference = next(
-        (p for p in points if p.cell == kept_cells[0] and _knobs(p) == wanted), None
-    )
+    reference = next((p for p in points if p.cell == kept_cells[0] and _knobs(p) == wanted), None)
     if reference is None:
         raise InvalidParameterError(
             f"the reference {wanted} cannot run: {dropped[0][1] if dropped else 'no cell given'}; "

@@ -43,14 +43,15 @@ class StepCosts:
     @classmethod
     def from_vector(cls, vector: Floats) -> "StepCosts":
         """Return the costs that ``as_vector`` would write so."""
-        fixed, token, sequence, context, request = (math.exp(v) for v in vector[:5].tolist())
+        bounded = [max(-40.0, min(10.0, value)) for value in vector.tolist()]
+        fixed, token, sequence, context, request = (math.exp(value) for value in bounded[:5])
         return cls(
             fixed_s=fixed,
             per_token_s=token,
             per_sequence_s=sequence,
             per_context_s=context,
             per_request_s=request,
-            overlap_frac=1 / (1 + math.exp(-float(vector[5]))),
+            overlap_frac=1 / (1 + math.exp(-bounded[5])),
         )
 
 
@@ -67,13 +68,15 @@ class Limits:
 class Simulated:
     """What each request would have met; arrays of shape (n,) in the load's order, seconds.
 
-    tpot_s is NaN for a request of one token. peak_kv_tokens: most tokens held at once.
+    tpot_s is NaN for a request of one token. peak_kv_tokens, peak_running: the most tokens held
+    and sequences run at once.
     """
 
     ttft_s: Floats
     tpot_s: Floats
     e2e_s: Floats
     peak_kv_tokens: int
+    peak_running: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,7 +115,7 @@ class _Engine:
         self.waiting: deque[int] = deque()
         self.prefilling: deque[list[int]] = deque()  # [request, prompt tokens left]
         self.ends: list[tuple[int, int]] = []  # (step of the last token, request)
-        self.arrived = self.step = self.context = self.held = self.peak = 0
+        self.arrived = self.step = self.context = self.held = self.peak = self.most = 0
         self.clock = 0.0
 
     def run(self) -> Simulated:
@@ -166,6 +169,7 @@ class _Engine:
             self.prefilling.append([head, self.prompt[head]])
             room -= self.prompt[head]
             running += 1
+        self.most = max(self.most, running)
 
     def _quiet_steps(self) -> int:
         """Return how many decode-only steps pass before anything else can happen."""
@@ -218,4 +222,5 @@ class _Engine:
             tpot_s=(last - first) / gaps,
             e2e_s=last - due + extra,
             peak_kv_tokens=self.peak,
+            peak_running=self.most,
         )

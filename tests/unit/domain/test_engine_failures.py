@@ -316,3 +316,21 @@ def test_a_call_that_timed_out_inside_is_a_hang() -> None:
     )
     failure = failure_from_log(log, exit_code=1)
     assert (failure.code, failure.retry) == ("ENGINE_HUNG", True)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "struct.error: unpack requires a buffer of 8 bytes",
+        "zlib.error: Error -3 while decompressing data: incorrect header check",
+        "socket.timeout: timed out",
+    ],
+)
+def test_an_exception_whose_class_is_in_lower_case_is_quoted_too(cause: str) -> None:
+    # seen on an H200: an AWQ checkpoint with an empty safetensors file, vLLM 0.24.0
+    log = (
+        "(APIServer pid=1703)     length = struct.unpack('<Q', f.read(8))[0]\n"
+        "(APIServer pid=1703)              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        f"(APIServer pid=1703) {cause}\n"
+    )
+    assert failure_from_log(log, exit_code=1).root_cause.startswith(cause)

@@ -45,8 +45,12 @@ def test_a_ruler_that_ended_by_itself_is_fine() -> None:
     assert text_flag(Completion(text="-" * 40, finish_reason="stop")) is None
 
 
-def test_a_loop_of_a_whole_phrase_is_flagged() -> None:
+def test_a_loop_of_a_few_words_is_flagged() -> None:
     assert text_flag(cut("I am here. " * 8)) is TextFlag.DEGENERATE_LOOP
+
+
+def test_a_small_model_that_repeats_a_whole_sentence_is_not_broken() -> None:
+    assert text_flag(cut("The dog jumped on the couch. " * 5)) is None
 
 
 def test_a_phrase_said_three_times_is_no_loop_yet() -> None:

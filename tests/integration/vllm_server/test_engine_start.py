@@ -203,14 +203,13 @@ def test_a_full_disk_is_a_storage_error(start: Starter, monkeypatch: pytest.Monk
     assert caught.value.code == "DISK_FULL"
 
 
-def test_a_working_directory_inside_the_repository_is_refused(
-    launch: EngineLaunch, lease_dir: Path
+def test_a_working_directory_that_would_hide_a_library_is_refused(
+    launch: EngineLaunch, tmp_path: Path, lease_dir: Path
 ) -> None:
-    inside = Path(__file__).resolve().parents[4] / "runs"
-    with pytest.raises(StorageError) as caught:
-        start_engine(launch, workdir=inside, lease_dir=lease_dir)
+    (tmp_path / "like-the-repository" / "mlflow").mkdir(parents=True)
+    with pytest.raises(StorageError, match="holds a folder mlflow") as caught:
+        start_engine(launch, workdir=tmp_path / "like-the-repository", lease_dir=lease_dir)
     assert caught.value.code == "WORKDIR_IN_REPOSITORY"
-    assert not inside.exists()
 
 
 def test_a_bad_value_starts_nothing_and_leaves_no_lease(

@@ -17,7 +17,7 @@ from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.domain.engine_launch import EngineLaunch
 
 Starter = Callable[..., RunningEngine]
-REPOSITORY = Path(__file__).resolve().parents[4]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def gone(pid: int) -> bool:

@@ -53,7 +53,7 @@ def test_the_program_runs_outside_the_repository_with_none_of_our_paths(programs
         " 'session': os.getsid(0) == os.getpid()}))\n"
     )
     done = run(programs, text)
-    repository = str(Path(__file__).parents[4])
+    repository = str(Path(__file__).parents[3])
     assert not str(done["cwd"]).startswith(repository)
     path = done["path"]
     assert isinstance(path, list) and repository not in path and "" not in path
