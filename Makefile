@@ -6,6 +6,7 @@ RETUNE_HOME ?= .retune
 TORCH ?= 2.13.0
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 CUDA := $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q . && echo yes)
+PIP_VERSION ?= 26.3
 PIP = bin/python -m pip install --quiet --disable-pip-version-check
 CONTROLLER = .venv/.complete
 ENGINE = .venv-engine/.complete
@@ -26,10 +27,16 @@ setup: $(CONTROLLER) $(ENGINE) $(QUANTIZE) ## create the three environments (tun
 
 $(CONTROLLER): controller.lock pyproject.toml
 	@echo "setup: controller environment (.venv)"
-	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	$(call make_venv,.venv)
 	@.venv/$(PIP) --no-deps -r controller.lock
 	@.venv/$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# The interpreter's own pip may be years old and several times slower, so a pinned one is used.
+define make_venv
+	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	@$(1)/$(PIP) pip==$(PIP_VERSION)
+endef
 
 # A CPU torch comes from PyTorch's CPU index; where that cannot be reached, from what pip finds.
 define install_cpu_torch
@@ -41,7 +48,7 @@ endef
 
 $(ENGINE): engine-cpu.lock engine-cuda.lock
 	@echo "setup: engine environment (.venv-engine), $(if $(CUDA),CUDA vLLM,vLLM's CPU build)"
-	@test -x .venv-engine/bin/python || $(PYTHON) -m venv .venv-engine
+	$(call make_venv,.venv-engine)
 ifeq ($(CUDA),yes)
 	@.venv-engine/$(PIP) -r engine-cuda.lock
 else
@@ -52,7 +59,7 @@ endif
 
 $(QUANTIZE): quantize.lock
 	@echo "setup: quantizer environment (.venv-quantize)"
-	@test -x .venv-quantize/bin/python || $(PYTHON) -m venv .venv-quantize
+	$(call make_venv,.venv-quantize)
 ifeq ($(CUDA),yes)
 	@.venv-quantize/$(PIP) torch==$(TORCH) -r quantize.lock
 else

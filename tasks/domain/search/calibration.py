@@ -47,8 +47,9 @@ class Calibrations:
 
     def members(self, observations: tuple[Observation, ...]) -> tuple[StepCosts, ...]:
         """Return the best costs and draws of what else the observations allow."""
-        normals = np.random.default_rng(0).standard_normal((DRAWN_MEMBERS, 6))
-        return self.fit(observations).members(normals)
+        fit = self.fit(observations)
+        normals = np.random.default_rng(0).standard_normal((DRAWN_MEMBERS, fit.vector.size))
+        return fit.members(normals)
 
     def simulated(
         self, observations: tuple[Observation, ...], load: OfferedLoad, point: Point

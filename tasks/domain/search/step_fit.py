@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.domain.search.observation import RequestRows
 from tasks.domain.search.step_model import Floats, Limits, OfferedLoad, StepCosts, simulate
 
 # The fit looks at no more requests than this, from the schedule's start, where the engine was
-# empty; it bounds the seconds of fitting, and two hundred requests fix six costs well enough.
+# empty; it bounds the seconds of fitting, and two hundred requests fix the costs well enough.
 FITTED_REQUESTS = 200
 # Requests of one window share their errors: the latencies of a point, TTFT and TPOT together,
 # count as this many independent ones, each wrong by about MODEL_ERROR_LOG (soft L1 beyond it).
@@ -21,6 +22,7 @@ INDEPENDENT, MODEL_ERROR_LOG = 20.0, 0.2
 PRIOR_SD_LOG = 1.0  # one prior standard deviation is a factor of e
 DIFFERENCE, FINEST = 0.1, 0.02  # of a logarithm: over less the simulation's jumps are noise
 ROUNDS, ENOUGH = 14, 1e-3
+_DECILES = tuple(k / 10 for k in range(1, 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,13 +35,13 @@ class FittedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fit:
-    """Six numbers as in StepCosts.as_vector, and the covariance of their errors, shape (6, 6)."""
+    """Numbers as in StepCosts.as_vector, shape (7,), and the covariance of their errors."""
 
     vector: Floats
     covariance: Floats
 
     def members(self, normals: Floats) -> tuple[StepCosts, ...]:
-        """Return the best costs, then one draw for each row of standard normals, shape (k, 6)."""
+        """Return the best costs, then one draw for each row of standard normals, shape (k, 7)."""
         root = np.linalg.cholesky(self.covariance)
         vectors = [self.vector, *(self.vector + root @ z for z in normals)]
         return tuple(StepCosts.from_vector(vector) for vector in vectors)
@@ -50,7 +52,7 @@ def prior_costs(rows: RequestRows) -> StepCosts:
 
     fixed: the smallest TPOT. per_token: lower decile of TTFT / prompt tokens. The decoding costs
     share the rise from the smallest to the median TPOT over the mean number of running requests.
-    per_request: half the smallest step. overlap: one half, which says nothing.
+    per_request: half the smallest step, mixed: an eighth of it. overlap: one half, which says nothing.
     """
     tpot, ttft = rows.tpot_s[np.isfinite(rows.tpot_s)], rows.ttft_s
     fixed = float(tpot.min()) if tpot.size else float(np.nanmin(ttft)) / 2
@@ -64,6 +66,7 @@ def prior_costs(rows: RequestRows) -> StepCosts:
         per_sequence_s=rise / running / 4,
         per_context_s=rise / running / context / 4,
         per_request_s=fixed / 2,
+        mixed_s=fixed / 8,
         overlap_frac=0.5,
     )
 
@@ -73,21 +76,19 @@ def fit_costs(
 ) -> Fit:
     """Return the costs under which the simulated latencies are nearest to the measured ones.
 
-    Minimises the soft-L1 loss of log(simulated / measured) of TTFT and TPOT, each point worth
-    INDEPENDENT residuals of MODEL_ERROR_LOG, with a Gaussian prior of PRIOR_SD_LOG.
+    Minimises the soft-L1 loss of log(simulated / measured) of the deciles of TTFT and TPOT, each
+    point worth INDEPENDENT residuals of MODEL_ERROR_LOG, with a Gaussian prior of PRIOR_SD_LOG.
     """
-    cut = [(p.limits, _head(p.rows.load), p.rows) for p in points]
+    cut = [_Compared.of(point) for point in points]
     centre = prior.as_vector()
 
     def residuals(vector: Floats) -> Floats:
         costs = StepCosts.from_vector(vector)
-        parts = [_residuals(costs, limits, load, rows) for limits, load, rows in cut]
+        parts = [point.residuals(costs) for point in cut]
         return np.concatenate([*parts, (vector - centre) / PRIOR_SD_LOG])
 
-    weights = np.concatenate(
-        [*(np.full(2 * load.due_s.size, INDEPENDENT / (2 * load.due_s.size)) for _, load, _ in cut),
-         np.ones(centre.size)]
-    )  # fmt: skip
+    share = np.full(cut[0].measured.size * len(cut), INDEPENDENT / cut[0].measured.size)
+    weights = np.concatenate([share, np.ones(centre.size)])
     vector, curvature = _minimise(residuals, weights, centre if start is None else start)
     return Fit(vector=vector, covariance=np.linalg.inv(curvature))
 
@@ -98,7 +99,7 @@ def _minimise(
     """Return the minimum of sum w (sqrt(1 + r^2) - 1) and the curvature there.
 
     Gauss-Newton with Levenberg's damping and central differences, which narrow when no step
-    helps: the simulation is not smooth, and a solver that expects that stops far too early.
+    helps: the simulation moves in jumps, and a solver that expects a smooth one stops too early.
     """
     damping, difference = 1e-2, DIFFERENCE
     here = residuals(vector)
@@ -142,22 +143,48 @@ def _normal_equations(
     return slopes.T @ (pull[:, None] * slopes), slopes.T @ (pull * here)
 
 
-def _head(load: OfferedLoad) -> OfferedLoad:
-    n = FITTED_REQUESTS
-    return OfferedLoad(
-        due_s=load.due_s[:n],
-        prompt_tokens=load.prompt_tokens[:n],
-        output_tokens=load.output_tokens[:n],
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Compared:
+    """A point's first requests by thirds of prompt length, and what they met."""
+
+    limits: Limits
+    load: OfferedLoad
+    thirds: tuple[NDArray[np.intp], ...]
+    measured: Floats
+
+    @classmethod
+    def of(cls, point: FittedPoint) -> "_Compared":
+        rows, n = point.rows, FITTED_REQUESTS
+        load = OfferedLoad(
+            due_s=rows.load.due_s[:n],
+            prompt_tokens=rows.load.prompt_tokens[:n],
+            output_tokens=rows.load.output_tokens[:n],
+        )
+        order = np.argsort(load.prompt_tokens, kind="stable")
+        thirds = tuple(np.array_split(order, min(3, order.size)))
+        measured = _log_deciles((rows.ttft_s[:n], rows.tpot_s[:n]), thirds)
+        return cls(limits=point.limits, load=load, thirds=thirds, measured=measured)
+
+    def residuals(self, costs: StepCosts) -> Floats:
+        """Return log(simulated / measured) / MODEL_ERROR_LOG; 0 where nothing was measured."""
+        seen = simulate(costs, self.load, self.limits)
+        off = _log_deciles((seen.ttft_s, seen.tpot_s), self.thirds) - self.measured
+        clean: Floats = np.nan_to_num(off, nan=0.0) / MODEL_ERROR_LOG
+        return clean
 
 
-def _residuals(costs: StepCosts, limits: Limits, load: OfferedLoad, rows: RequestRows) -> Floats:
-    """Return log(simulated / measured) / MODEL_ERROR_LOG, TTFT then TPOT; 0 where not measured."""
-    seen = simulate(costs, load, limits)
-    n = load.due_s.size
-    both = (
-        np.log(np.maximum(seen.ttft_s, 1e-9) / rows.ttft_s[:n]),
-        np.log(np.maximum(seen.tpot_s, 1e-9) / rows.tpot_s[:n]),
-    )
-    off: Floats = np.nan_to_num(np.concatenate(both), nan=0.0, posinf=3.0, neginf=-3.0)
-    return off / MODEL_ERROR_LOG
+def _log_deciles(latencies: Sequence[Floats], groups: Sequence[NDArray[np.intp]]) -> Floats:
+    """Return logarithms of the nine deciles of each latency in each group, concatenated.
+
+    Deciles move smoothly with the costs; a single request's latency jumps with its place in a
+    batch. Thirds by prompt length keep apart what a prompt costs and what waiting costs.
+    """
+    parts = [
+        np.nanquantile(seconds[group], _DECILES)
+        if np.isfinite(seconds[group]).any()
+        else np.full(len(_DECILES), np.nan)
+        for seconds in latencies
+        for group in groups
+    ]
+    logs: Floats = np.log(np.maximum(np.concatenate(parts), 1e-9))
+    return logs

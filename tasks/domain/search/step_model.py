@@ -21,10 +21,11 @@ class StepCosts:
     """What one engine step costs, in seconds.
 
     A step reads memory, M = fixed + per_context x tokens of context of the decoding sequences, and
-    computes C = per_token x prompt tokens. Their times overlap as on a roofline, but only a share
-    ``overlap_frac`` (0..1) of M can hide: step = (1 - overlap) x M + max(overlap x M, C)
-    + per_sequence x decoding sequences. per_request: seconds before a first token is seen that
-    are outside the engine's steps (HTTP, tokenizer).
+    computes C = per_token x tokens, prompt and decode together. Their times overlap as on a
+    roofline, but only a share ``overlap_frac`` (0..1) of M can hide: step = (1 - overlap) x M
+    + max(overlap x M, C) + per_sequence x decoding sequences, and ``mixed_s`` more where prompt
+    tokens are in it (vLLM replays whole graphs for pure decode steps only). per_request: seconds
+    before a first token is seen that are outside the engine's steps (HTTP, tokenizer).
     """
 
     fixed_s: float
@@ -32,26 +33,28 @@ class StepCosts:
     per_sequence_s: float
     per_context_s: float
     per_request_s: float
+    mixed_s: float
     overlap_frac: float
 
     def as_vector(self) -> Floats:
-        """Return the logarithms of the five costs and the logit of the overlap, shape (6,)."""
+        """Return the logarithms of the six costs and the logit of the overlap, shape (7,)."""
         costs = (self.fixed_s, self.per_token_s, self.per_sequence_s, self.per_context_s)
-        logs = [math.log(cost) for cost in (*costs, self.per_request_s)]
+        logs = [math.log(cost) for cost in (*costs, self.per_request_s, self.mixed_s)]
         return np.array([*logs, math.log(self.overlap_frac / (1 - self.overlap_frac))])
 
     @classmethod
     def from_vector(cls, vector: Floats) -> "StepCosts":
         """Return the costs that ``as_vector`` would write so."""
-        bounded = [max(-40.0, min(10.0, value)) for value in vector.tolist()]
-        fixed, token, sequence, context, request = (math.exp(value) for value in bounded[:5])
+        *logs, logit = (max(-40.0, min(10.0, value)) for value in vector.tolist())
+        fixed, token, sequence, context, request, mixed = (math.exp(log) for log in logs)
         return cls(
             fixed_s=fixed,
             per_token_s=token,
             per_sequence_s=sequence,
             per_context_s=context,
             per_request_s=request,
-            overlap_frac=1 / (1 + math.exp(-bounded[5])),
+            mixed_s=mixed,
+            overlap_frac=1 / (1 + math.exp(-logit)),
         )
 
 
@@ -187,7 +190,8 @@ class _Engine:
         memory = costs.fixed_s + costs.per_context_s * context
         hidden = costs.overlap_frac * memory
         compute = costs.per_token_s * (prompt_tokens + n)
-        return memory - hidden + max(hidden, compute) + costs.per_sequence_s * n
+        mixed = costs.mixed_s if prompt_tokens else 0.0
+        return memory - hidden + max(hidden, compute) + costs.per_sequence_s * n + mixed
 
     def _advance(self, steps: int, prompt_tokens: int) -> None:
         self.clock += steps * self._step_s(steps, prompt_tokens)
