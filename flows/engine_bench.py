@@ -5,19 +5,20 @@ Owns at most one engine at a time; an attached endpoint takes its place and is n
 
 import time
 import uuid
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from flows.bench_lines import fact_pairs, measured_line
 from flows.materials import Materials
 from flows.progress import Reporter
 from tasks import benchmark, deploy, evaluate, profiling, quantize
 from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.domain.endpoint import Endpoint
-from tasks.domain.engine_facts import EngineFacts
 from tasks.domain.errors import EngineDiedError, InfeasibleError, MeasurementInvalidError
 from tasks.domain.kernel_table import MissingTable
 from tasks.domain.load_point import LoadKind, LoadPoint
-from tasks.domain.measurement import Measurement
+from tasks.domain.request_record import RequestRecord
 from tasks.domain.steps import (
     CheckpointReady,
     Deploy,
@@ -41,6 +42,9 @@ WARM_ROUNDS_AT_MOST = 4
 WARM_ENOUGH_FRAC = 0.25
 WARM_GAP_S = 0.5
 PROFILE_LOAD_S = 8.0
+STRESS_OUTPUT_TOKENS = 4
+STRESS_POINT = LoadPoint(kind=LoadKind.CLOSED, concurrency=1, duration_s=1.0)
+BURST = LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=1.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,7 +110,12 @@ class EngineBench:
         )
 
     def warm_up(self, step: WarmUp) -> Outcome:
-        """Send rounds of the traffic's own shapes until two rounds take about the same time."""
+        """Fill our own engine to its max_num_seqs once, then send rounds until they take alike.
+
+        An engine may run out of memory after a good start: one that does so here never counts.
+        """
+        if self.attached is None:
+            self._stress(step.arm)
         previous: float | None = None
         for _ in range(WARM_ROUNDS_AT_MOST):
             seconds = self._warm_round(step.requests)
@@ -133,7 +142,11 @@ class EngineBench:
             requests_before=self._served,
         )
         self._served += measurement.n_requests
-        self._raise_if_dead()
+        timeouts = dict(measurement.errors).get("TIMEOUT", 0)
+        self._raise_if_ended(
+            failed=measurement.n_requests - measurement.n_ok,
+            hung=measurement.n_ok == 0 and timeouts == measurement.n_requests,
+        )
         measurement = measurement.with_flags(*self._identity_flags())
         self.reporter.line(measured_line(measurement))
         return Measured(measurement=measurement, profile=profile)
@@ -147,7 +160,7 @@ class EngineBench:
             checkpoint_sha256=step.checkpoint_sha256,
             work_dir=self._trial_folder(step.arm) / f"evaluation-{step.key}",
         )
-        self._raise_if_dead()
+        self._raise_if_ended()
         self.reporter.line(f"evaluate: {report.text}")
         return Evaluated(report=report)
 
@@ -169,7 +182,7 @@ class EngineBench:
                 load=lambda: benchmark.offer_load(endpoint, load),
             ),
         )
-        self._raise_if_dead()
+        self._raise_if_ended()
         if isinstance(table, MissingTable):
             return Profiled(kernels=None, missing=table)
         return Profiled(kernels=table, missing=None)
@@ -213,14 +226,52 @@ class EngineBench:
         schedule = replace(whole.schedule, requests=spaced, duration_s=requests * WARM_GAP_S)
         began = time.monotonic()
         records, _ = benchmark.offer_load(self._endpoint(), replace(whole, schedule=schedule))
-        self._served += len(records)
-        self._raise_if_dead()
+        self._after_records(records)
         return time.monotonic() - began
 
-    def _raise_if_dead(self) -> None:
-        """Raise what the engine's log says if it ended under the last load."""
-        failure = None if self._engine is None else self._engine.failure()
+    def _stress(self, arm: str) -> None:
+        """Send as many short requests at once as the engine says it takes."""
+        at_once = self.materials.max_num_seqs(arm)
+        shapes = self._load(STRESS_POINT, traffic="reference", salt="stress")
+        requests = tuple(
+            replace(
+                shapes.schedule.requests[i % len(shapes.schedule.requests)],
+                index=i,
+                due_s=0.0,
+                output_tokens=STRESS_OUTPUT_TOKENS,
+            )
+            for i in range(at_once)
+        )
+        self.reporter.line(f"warm-up: {at_once} requests at once, the engine's own max_num_seqs")
+        schedule = replace(shapes.schedule, requests=requests, duration_s=1.0)
+        burst = replace(shapes, point=BURST, schedule=schedule)
+        records, _ = benchmark.offer_load(self._endpoint(), burst)
+        self._after_records(records)
+
+    def _after_records(self, records: Sequence[RequestRecord]) -> None:
+        self._served += len(records)
+        failed = [record for record in records if not record.ok]
+        silent = all(record.error_code == "TIMEOUT" for record in failed)
+        self._raise_if_ended(
+            failed=len(failed), hung=bool(records) and len(failed) == len(records) and silent
+        )
+
+    def _raise_if_ended(self, *, failed: int = 0, hung: bool = False) -> None:
+        """Raise what the engine's log says if it ended under the last load, or if it hangs.
+
+        The main process outlives its workers for a moment, so after failed requests it is waited
+        for.
+        """
+        if self._engine is None:
+            return
+        failure = self._engine.dying_words() if failed else self._engine.failure()
         if failure is None:
+            if hung:
+                raise EngineDiedError(
+                    f"the engine answers /health and moves no request: all {failed} timed out; it "
+                    "is stopped and started once more",
+                    code="ENGINE_HUNG",
+                )
             return
         message = f"the engine ended under load: {failure.root_cause}; {failure.advice}"
         if failure.infeasible:
@@ -235,26 +286,3 @@ class EngineBench:
         except MeasurementInvalidError as error:
             return (Flag(code=error.code, sentence=str(error), invalid=True),)
         return ()
-
-
-def fact_pairs(facts: EngineFacts) -> tuple[tuple[str, str], ...]:
-    """Return what the engine's log told, as text; unknown facts are left out."""
-    plain = {
-        name: value
-        for name, value in ((f.name, getattr(facts, f.name)) for f in fields(facts))
-        if isinstance(value, str | int | float)
-    }
-    warnings = ",".join(sorted({warning.code for warning in facts.warnings}))
-    pairs = [(name, str(value)) for name, value in plain.items()]
-    return (*pairs, ("warnings", warnings)) if warnings else tuple(pairs)
-
-
-def measured_line(m: Measurement) -> str:
-    """Return one line on a measurement, every figure with its n."""
-    flags = ", ".join(flag.code for flag in m.flags)
-    return (
-        f"benchmark {m.load_point.name}: goodput {m.goodput_req_s:.2f} of {m.offered_req_s:.2f} "
-        f"req/s offered, {m.attainment_frac:.0%} inside the SLO (n={m.n_requests}), "
-        f"TTFT {m.ttft.p(0.5).text}, {m.output_tok_s:.0f} tokens/s"
-        + (f" [{flags}]" if flags else "")
-    )

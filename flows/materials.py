@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.environment import Home
+from tasks.domain.catalogue.effective import effective_values
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch
+from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.hardware import DeviceSpec, Flavour
 from tasks.domain.kv_pool import LengthProfile
 from tasks.domain.load_point import LoadKind, LoadPoint
@@ -75,10 +76,19 @@ class Materials:
             served_name=served_name,
             python=str(self.host.engine_python),
             values=self.engine_values(values),
-            flavour=EngineFlavour(self.host.device.flavour.value),
+            flavour=self.host.device.flavour,
             profile_dir=str(profile_dir),
             kv_cache_gib=self.source.cpu_kv_cache_gib,
         )
+
+    def max_num_seqs(self, arm: str) -> int:
+        """Return how many requests the arm's engine takes at once: its own value or vLLM's."""
+        values = next(a.values for a in self.request.arms if a.name == arm)
+        return effective_values(
+            self.engine_values(values),
+            device=self.host.device,
+            model_max_len=self.spec.max_position_embeddings,
+        ).max_num_seqs
 
     @property
     def max_model_len(self) -> int | None:

@@ -6,9 +6,9 @@ Knows the spelling of vLLM's command line; knows no process, port or file.
 import json
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from tasks.domain.errors import InvalidParameterError
+from tasks.domain.hardware import Flavour
 from tasks.domain.parameters import ParameterValue, ParameterValues
 
 CPU_DEFAULTS: tuple[tuple[str, ParameterValue], ...] = (
@@ -21,13 +21,6 @@ RESERVED = ("model", "served_model_name", "host", "port", "profiler_config")
 """Arguments that the launch record sets itself."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
-class EngineFlavour(StrEnum):
-    """Which build of vLLM the engine's environment holds."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +39,7 @@ class EngineLaunch:
     served_name: str
     python: str
     values: ParameterValues = field(default_factory=ParameterValues)
-    flavour: EngineFlavour = EngineFlavour.CPU
+    flavour: Flavour = Flavour.CPU
     host: str = "127.0.0.1"
     port: int | None = None
     extra_args: tuple[str, ...] = ()
@@ -72,7 +65,7 @@ def command_line(launch: EngineLaunch) -> tuple[str, ...]:
         raise InvalidParameterError(
             f"port=None for {launch.served_name!r}; choose a port before the command line is made"
         )
-    if launch.flavour is EngineFlavour.CPU:
+    if launch.flavour is Flavour.CPU:
         head = ("-m", "vllm.entrypoints.openai.api_server", "--model", launch.model_dir)
     else:
         head = ("-m", "vllm.entrypoints.cli.main", "serve", launch.model_dir)
@@ -103,7 +96,7 @@ def profiler_config(trace_dir: str) -> str:
 
 def effective_values(launch: EngineLaunch) -> ParameterValues:
     """Return the values that reach the command line: the flavour's defaults, then the launch's."""
-    if launch.flavour is EngineFlavour.CPU:
+    if launch.flavour is Flavour.CPU:
         return ParameterValues.of(dict(CPU_DEFAULTS)).overriding(launch.values.as_dict())
     return launch.values
 

@@ -5,16 +5,17 @@ A table entry is a starting point: a measured total, bandwidth or FLOP rate may 
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
 
-from tasks.domain.engine_launch import EngineFlavour
 from tasks.domain.errors import ConfigError
 
 GIB = 1024**3
 
 
-Flavour: TypeAlias = EngineFlavour
-"""The build of the engine; one enum for launching and for planning."""
+class Flavour(StrEnum):
+    """Which build of vLLM an engine is: one enum for launching and for planning."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
 class DeviceClass(StrEnum):

@@ -17,7 +17,7 @@ from tasks.domain.steps import (
 from tasks.domain.study_request import StudyRequest
 
 DEPLOY_S = 75.0
-WARM_UP_S = 15.0
+WARM_UP_S = 40.0
 PREPARE_S = 15.0
 PROBE_S = 25.0
 ITEM_S = 0.8

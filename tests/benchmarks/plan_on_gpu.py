@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tasks.adapters.vllm_server.launch import start_engine
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch
+from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.hardware import Flavour, gpu
 from tasks.domain.memory_plan import memory_plan
 from tasks.domain.model_spec import ModelSpec
@@ -88,7 +88,7 @@ def printed(checkpoint: str, values: dict[str, ParameterValue], tokenizer: Path,
         served_name=f"{checkpoint}-{time.time_ns()}",
         python=sys.executable,
         values=ParameterValues.of(values),
-        flavour=EngineFlavour.CUDA,
+        flavour=Flavour.CUDA,
         extra_args=("--load-format", "dummy"),
         env=tuple((n, os.environ[n]) for n in ("PYTHONPATH", "VLLM_USE_FLASHINFER_SAMPLER")),
     )

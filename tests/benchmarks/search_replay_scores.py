@@ -23,6 +23,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tasks.propose import make_policy
+
 from tasks.adapters.measured_table import load_measured_table
 from tasks.adapters.trace_files.loading import load_trace
 from tasks.domain.search.calibration import Calibrations
@@ -37,7 +39,6 @@ from tasks.domain.search.replay import (
 )
 from tasks.domain.search.step_model import OfferedLoad
 from tasks.domain.slo import Slo
-from tasks.propose import make_policy
 from tests.fakes.simulated_engine import (
     Hardware,
     SimulatedEngine,

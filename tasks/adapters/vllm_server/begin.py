@@ -17,8 +17,9 @@ from tasks.adapters.vllm_server.ports import ensure_free, free_port
 from tasks.adapters.vllm_server.preflight import one_start_at_a_time
 from tasks.adapters.vllm_server.process_tree import EngineTree, boot_id, process_name
 from tasks.adapters.vllm_server.running import EngineProcesses
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch, command_line
+from tasks.domain.engine_launch import EngineLaunch, command_line
 from tasks.domain.errors import StorageError
+from tasks.domain.hardware import Flavour
 
 CPU_NICENESS = 10
 
@@ -64,7 +65,7 @@ def begin_engine(launch: EngineLaunch, *, workdir: Path, lease_dir: Path) -> Beg
     try:
         guardian = start_guardian(path)
         process = _spawn(argv, workdir=workdir, log_path=log_path, environment=environment)
-        if launch.flavour is EngineFlavour.CPU:
+        if launch.flavour is Flavour.CPU:
             _give_way(process.pid)
         leader = process_name(process.pid)
         if leader is not None:

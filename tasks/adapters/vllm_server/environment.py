@@ -5,8 +5,9 @@ Secrets never reach the engine; whoever needs one there names it in the launch.
 
 from collections.abc import Iterable, Mapping
 
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch
+from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.errors import InvalidParameterError
+from tasks.domain.hardware import Flavour
 
 TOKEN_VARIABLE = "RETUNE_ENGINE_TOKEN"
 """Marks every process of an engine's tree, so that a re-parented child is still known as ours."""
@@ -59,7 +60,7 @@ def engine_environment(
     """
     environment = {name: value for name, value in inherited.items() if _passes(name)}
     environment.update(FIXED)
-    if launch.flavour is EngineFlavour.CPU:
+    if launch.flavour is Flavour.CPU:
         environment["VLLM_CPU_OMP_THREADS_BIND"] = cpu_list(cpus)
         if launch.kv_cache_gib is not None:
             environment["VLLM_CPU_KVCACHE_SPACE"] = _whole_gib(launch.kv_cache_gib)

@@ -4,15 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch, command_line
+from tasks.domain.engine_launch import EngineLaunch, command_line
 from tasks.domain.errors import InvalidParameterError
+from tasks.domain.hardware import Flavour
 from tasks.domain.parameters import ParameterValue, ParameterValues
 
 
 def launch(
     values: dict[str, ParameterValue],
     *,
-    flavour: EngineFlavour = EngineFlavour.CPU,
+    flavour: Flavour = Flavour.CPU,
     profile_dir: str | None = None,
     port: int | None = 8100,
 ) -> EngineLaunch:
@@ -50,7 +51,7 @@ def test_the_cpu_build_runs_its_server_module_with_its_defaults() -> None:
 
 
 def test_the_cuda_build_runs_the_commands_module_without_cpu_defaults() -> None:
-    argv = command_line(launch({}, flavour=EngineFlavour.CUDA))
+    argv = command_line(launch({}, flavour=Flavour.CUDA))
     assert argv[1:5] == ("-m", "vllm.entrypoints.cli.main", "serve", "/models/m")
     assert "--dtype" not in argv
     assert "--enforce-eager" not in argv
@@ -76,7 +77,7 @@ def test_values_override_the_cpu_defaults() -> None:
 def test_a_value_becomes_vllms_own_flag(
     name: str, value: ParameterValue, words: tuple[str, ...]
 ) -> None:
-    argv = command_line(launch({name: value}, flavour=EngineFlavour.CUDA))
+    argv = command_line(launch({name: value}, flavour=Flavour.CUDA))
     assert argv[-2 - len(words) : -2] == words
 
 

@@ -1,14 +1,15 @@
 import pytest
 
 from tasks.adapters.vllm_server.environment import TOKEN_VARIABLE, cpu_list, engine_environment
-from tasks.domain.engine_launch import EngineFlavour, EngineLaunch
+from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.errors import InvalidParameterError
+from tasks.domain.hardware import Flavour
 
 
 def build(
     inherited: dict[str, str],
     *,
-    flavour: EngineFlavour = EngineFlavour.CPU,
+    flavour: Flavour = Flavour.CPU,
     kv_cache_gib: float | None = None,
     env: tuple[tuple[str, str], ...] = (),
 ) -> dict[str, str]:
@@ -54,7 +55,7 @@ def test_the_cpu_build_gets_all_cores_and_its_cache_size() -> None:
     environment = build({}, kv_cache_gib=2.0)
     assert environment["VLLM_CPU_OMP_THREADS_BIND"] == "0-1"
     assert environment["VLLM_CPU_KVCACHE_SPACE"] == "2"
-    assert "VLLM_CPU_OMP_THREADS_BIND" not in build({}, flavour=EngineFlavour.CUDA)
+    assert "VLLM_CPU_OMP_THREADS_BIND" not in build({}, flavour=Flavour.CUDA)
     assert "VLLM_CPU_KVCACHE_SPACE" not in build({})
 
 
