@@ -12,6 +12,7 @@ from flows.preparation import prepare_model, prepare_night
 from flows.progress import Reporter
 from flows.recall import KnownOutcomes, shared_outcomes
 from flows.recording import Recording, record_runs_of
+from flows.set_fitting import fitted_set
 from flows.study_folder import StudyFolder
 from flows.study_run import Wrap, no_wrap, with_engine
 from tasks import deploy, drift
@@ -56,7 +57,8 @@ def conduct_night(
     host = find_host(place, attached=attached)
     prepared = prepare_model(files.model, place, reporter)
     reports = []
-    for part in chosen:
+    for named in chosen:
+        part = replace(named, parameter_set=fitted_set(named.parameter_set, host, reporter))
         materials = prepare_night(files, part, place=place, host=host, prepared=prepared)
         materials = replace(materials, attached=attached)
         reports.append(_one_regime(materials, reporter=reporter, wrap=wrap, tags=tags))

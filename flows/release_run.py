@@ -13,6 +13,7 @@ from flows.preparation import prepare_model, prepare_set
 from flows.progress import Reporter
 from flows.recall import KnownOutcomes, shared_outcomes
 from flows.recording import Recording, record_runs_of
+from flows.set_fitting import fitted_set
 from flows.study_folder import StudyFolder
 from flows.study_run import Wrap, no_wrap, with_engine
 from flows.traffic import traffic_of
@@ -59,8 +60,9 @@ def conduct_release(
         )
     attached = None if url is None else deploy.attach_engine(url)
     host = find_host(place, attached=attached)
+    parameter_set = fitted_set(files.parameter_set, host, reporter)
     materials = prepare_set(
-        files.parameter_set,
+        parameter_set,
         name=f"release-{files.name}",
         model=files.model,
         regime=files.regime,
@@ -82,8 +84,8 @@ def conduct_release(
     running = gate_release(
         materials.request,
         occasion=occasion,
-        parameter_set=files.parameter_set.name,
-        preflight=_preflight(files.parameter_set, materials),
+        parameter_set=parameter_set.name,
+        preflight=_preflight(parameter_set, materials),
         recall=known,
         reference_accuracy=_reference_accuracy(materials, known),
     )

@@ -149,8 +149,8 @@ def has_task_file(task_dir: Path, task: str) -> bool:
 
 
 def last_error(log: str) -> str:
-    """Return the last line of a log that names an exception, else its last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    """Return the last line of a log that names an exception, else the last but progress bars."""
+    lines = [line.strip() for line in log.splitlines() if line.strip() and "%|" not in line]
     errors = [line for line in lines if _ERROR_LINE.match(line)]
     return (errors or lines or ["it wrote nothing"])[-1]
 

@@ -16,7 +16,7 @@ from tasks.domain.search.step_model import Limits, OfferedLoad, Simulated, StepC
 # Points that are fitted, from the first told on: more cost more and move the costs little; what
 # later points say goes into the forecast's correction.
 MOST = 5
-DRAWN_MEMBERS = 6  # draws of the costs beside the best ones
+DRAWN_MEMBERS = 4  # draws of the costs beside the best ones
 Told = tuple[Point, ...]
 
 

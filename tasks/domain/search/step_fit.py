@@ -21,7 +21,7 @@ FITTED_REQUESTS = 200
 INDEPENDENT, MODEL_ERROR_LOG = 20.0, 0.2
 PRIOR_SD_LOG = 1.0  # one prior standard deviation is a factor of e
 DIFFERENCE, FINEST = 0.1, 0.02  # of a logarithm: over less the simulation's jumps are noise
-ROUNDS, ENOUGH = 14, 1e-3
+ROUNDS, ENOUGH = 10, 3e-3
 _DECILES = tuple(k / 10 for k in range(1, 10))
 
 

@@ -125,7 +125,7 @@ def test_the_last_exception_is_quoted_before_a_progress_bar_that_follows_it() ->
         "Requesting API: 0%|     | 0/32\n"
     )
     assert last_error(log) == "aiohttp.client_exceptions.ClientConnectorError: refused"
-    assert last_error("one\nno task named mmlx\n") == "no task named mmlx"
+    assert last_error("one\nno task named mmlx\n 27%|##  | 4/16\n") == "no task named mmlx"
     assert last_error("") == "it wrote nothing"
 
 
