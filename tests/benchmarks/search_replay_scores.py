@@ -1,34 +1,35 @@
 """Scores every search policy offline: on a measured table and on simulated tables. Seeded.
 
 Run: python tests/benchmarks/search_replay_scores.py TABLE.json.gz FOLDER_OF_TRACES
-         [--part real|held-out|development] [--tables N] [--first N] [--until-good]
+         [--part real|held-out|development] [--tables N] [--first N] [--policies a,b] [--keep FILE]
 
 Real: every SLO of a grid (TTFT 0.3-3 s, TPOT 15-50 ms) under which at most a fifth of the table's
-points reach 95 % of its best and the default is not one of them. Simulated: the same where the
-best point serves at least half of the requests inside the SLO, at most six SLOs a table. Development tables (even seeds, their own minutes of the traces) are for changing the
+points reach 95 % of its best and the default is not one of them. Simulated: the same, where the
+best point also serves at least half of the requests inside the SLO; at most SLOS_A_TABLE of a
+table, drawn. Development tables (even seeds, their own minutes of the traces) are for changing the
 policy, held-out tables (odd seeds, other minutes) only for scoring it. Points are counted after
 the default, which every policy measures first. A policy that stops before it reached a good point
-counts as if it had been left to measure all points.
+counts as if it had been left to measure all points. --keep appends every replay to a file, for
+runs in parts; --summary FILE prints the scores of such a file.
 """
 
 # ruff: noqa: T201 - a script whose product is what it prints
 import argparse
+import json
 import sys
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tasks.propose import make_policy
-
 from tasks.adapters.measured_table import load_measured_table
 from tasks.adapters.trace_files.loading import load_trace
 from tasks.domain.search.calibration import Calibrations
 from tasks.domain.search.objective import Objective
+from tasks.domain.search.protocol import Policy
 from tasks.domain.search.replay import (
     MeasuredTable,
     Replay,
@@ -39,6 +40,7 @@ from tasks.domain.search.replay import (
 )
 from tasks.domain.search.step_model import OfferedLoad
 from tasks.domain.slo import Slo
+from tasks.propose import make_policy
 from tests.fakes.simulated_engine import (
     Hardware,
     SimulatedEngine,
@@ -49,8 +51,8 @@ from tests.fakes.simulated_engine import (
 
 TTFT_S = (0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0)
 TPOT_S = (0.015, 0.0175, 0.02, 0.0225, 0.025, 0.0275, 0.03, 0.035, 0.04, 0.045, 0.05)
-SEEDS = {"ours": 1, "tpe": 5, "gp": 5, "random": 20, "grid": 1}
-SLOS_A_TABLE = 6
+SEEDS = {"ours": 1, "tpe": 3, "gp": 3, "random": 20, "grid": 1}
+SLOS_A_TABLE = 4
 REQUESTS = 260
 CONV, CODE = "AzureLLMInferenceTrace_conv.csv", "AzureLLMInferenceTrace_code.csv"
 MOONCAKE = "mooncake_conversation_{}20min.jsonl"
@@ -150,34 +152,72 @@ def attainable(table: MeasuredTable, objective: Objective) -> float:
     return max(table_worths(table, objective).values()) * rows.duration_s / rows.ttft_s.size
 
 
-def replays_of(name: str, table: MeasuredTable, objectives: Iterable[Objective]) -> list[Replay]:
+def replays_of(
+    name: str, table: MeasuredTable, objectives: Iterable[Objective]
+) -> Iterator[Replay]:
     space, memory = table.space(), Calibrations(kv_tokens=table.kv_tokens)
-    found = []
     for objective in objectives:
-        make: Callable[[int], object] = lambda seed, o=objective: make_policy(  # noqa: E731
-            name, space, o, seed=seed, memory=memory
-        )
-        found += [replay(table, objective, make, seed=s) for s in range(SEEDS[name])]
-    return found
+
+        def make(seed: int, objective: Objective = objective) -> Policy:
+            return make_policy(name, space, objective, seed=seed, memory=memory)
+
+        for seed in range(SEEDS[name]):
+            yield replay(table, objective, make, seed=seed)
 
 
-def report(title: str, tables: list[tuple[MeasuredTable, list[Objective]]]) -> None:
-    cases = sum(len(objectives) for _, objectives in tables)
-    print(f"\n{title}: {cases} SLOs of {sum(bool(o) for _, o in tables)} tables")
+def report(title: str, found: Mapping[str, Sequence[Replay]]) -> None:
+    print(f"\n{title}")
     print("policy   replays reached  points p50  p90  max   GPU s p50   p90   regret@1/2/3/4 (p90)")
-    for name in SEEDS:
-        began = time.process_time()
-        replays = [r for table, objectives in tables for r in replays_of(name, table, objectives)]
-        if not replays:
-            continue
+    for name, replays in found.items():
         s = score(name, replays)
         regrets = "/".join(f"{value:.2f}" for value in s.regret_p90[1:5])
         print(
             f"{name:8} {s.replays:7} {s.reached_frac:7.2f} {s.points_median:10.1f} "
             f"{s.points_p90:5.1f} {max(r.points for r in replays):4} {s.gpu_s_median:10.0f} "
-            f"{s.gpu_s_p90:6.0f}   {regrets}   [{time.process_time() - began:.0f} CPU s]",
+            f"{s.gpu_s_p90:6.0f}   {regrets}",
             flush=True,
         )
+
+
+def tables_of(part: str, args: argparse.Namespace) -> list[tuple[MeasuredTable, list[Objective]]]:
+    if part == "real":
+        real = load_measured_table(args.table)
+        return [(real, selective(real))]
+    sources, odd = (DEVELOPMENT, 0) if part == "development" else (HELD_OUT, 1)
+    seeds = [2 * i + odd for i in range(args.first, args.first + args.tables)]
+    tables = [drawn_table(args.traces, sources, seed) for seed in seeds]
+    return [(t, simulated_slos(t, seed)) for t, seed in zip(tables, seeds, strict=True)]
+
+
+def run(part: str, args: argparse.Namespace) -> None:
+    tables = tables_of(part, args)
+    found: dict[str, list[Replay]] = {}
+    for name in args.policies.split(","):
+        for table, objectives in tables:
+            for made in replays_of(name, table, objectives):
+                found.setdefault(name, []).append(made)
+                if args.keep is not None:
+                    keep(args.keep, part, name, table, made)
+    cases = sum(len(objectives) for _, objectives in tables)
+    report(f"{part}: {cases} SLOs of {sum(bool(o) for _, o in tables)} tables", found)
+
+
+def keep(path: Path, part: str, policy: str, table: MeasuredTable, made: Replay) -> None:
+    plain = {**asdict(made), "asked": [], "part": part, "policy": policy, "table": table.name}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(plain) + "\n")
+
+
+def summary(path: Path) -> None:
+    parts: dict[str, dict[str, list[Replay]]] = {}
+    tables: dict[str, set[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        plain = json.loads(line)
+        part, policy, table = (plain.pop(key) for key in ("part", "policy", "table"))
+        parts.setdefault(part, {}).setdefault(policy, []).append(Replay(**plain))
+        tables.setdefault(part, set()).add(table)
+    for part, found in parts.items():
+        report(f"{part}: {len(tables[part])} tables", found)
 
 
 def main() -> None:
@@ -185,23 +225,17 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("traces", type=Path)
     parser.add_argument("--part", choices=("real", "held-out", "development"))
-    parser.add_argument("--tables", type=int, default=12)
+    parser.add_argument("--tables", type=int, default=6)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--policies", default=",".join(SEEDS))
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--summary", type=Path)
     args = parser.parse_args()
-    if args.part in (None, "real"):
-        real = load_measured_table(args.table)
-        report("measured table", [(real, selective(real))])
-    parts = {"development": (DEVELOPMENT, 0), "held-out": (HELD_OUT, 1)}
-    for part in ("held-out",) if args.part is None else (args.part,):
-        if part == "real":
-            continue
-        sources, odd = parts[part]
-        seeds = [2 * i + odd for i in range(args.first, args.first + args.tables)]
-        tables = [drawn_table(args.traces, sources, seed) for seed in seeds]
-        report(
-            f"simulated tables, {part}",
-            [(t, simulated_slos(t, s)) for t, s in zip(tables, seeds, strict=True)],
-        )
+    if args.summary is not None:
+        summary(args.summary)
+        return
+    for part in ("real", "held-out") if args.part is None else (args.part,):
+        run(part, args)
 
 
 if __name__ == "__main__":

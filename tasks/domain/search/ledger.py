@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tasks.domain.errors import InvalidParameterError
 from tasks.domain.search.objective import Objective
 from tasks.domain.search.observation import Observation
-from tasks.domain.search.protocol import Budget, PriorUse, Proposal, Stop
+from tasks.domain.search.protocol import NO_LIMIT, Budget, PriorUse, Proposal, Stop
 from tasks.domain.search.space import Point, SearchSpace
 from tasks.domain.steps import TrialStatus
 
@@ -19,7 +19,7 @@ class Ledger:
 
     space: SearchSpace
     objective: Objective
-    budget: Budget = Budget()
+    budget: Budget = NO_LIMIT
     observations: list[Observation] = field(default_factory=list)
 
     def tell(self, observation: Observation) -> None:

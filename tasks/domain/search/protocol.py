@@ -68,3 +68,6 @@ class Budget:
 
     trials: int | None = None
     gpu_minutes: float | None = None
+
+
+NO_LIMIT = Budget()

@@ -52,7 +52,8 @@ def prior_costs(rows: RequestRows) -> StepCosts:
 
     fixed: the smallest TPOT. per_token: lower decile of TTFT / prompt tokens. The decoding costs
     share the rise from the smallest to the median TPOT over the mean number of running requests.
-    per_request: half the smallest step, mixed: an eighth of it. overlap: one half, which says nothing.
+    per_request: half the smallest step, mixed: an eighth of it. overlap: one half, which says
+    nothing.
     """
     tpot, ttft = rows.tpot_s[np.isfinite(rows.tpot_s)], rows.ttft_s
     fixed = float(tpot.min()) if tpot.size else float(np.nanmin(ttft)) / 2

@@ -145,7 +145,8 @@ class _Engine:
         """Return the prompt tokens of this step and the requests whose prompt it completes."""
         room = self.limits.max_num_batched_tokens - len(self.ends)
         tokens, finished = 0, []
-        self._admit(room)
+        if self.waiting:
+            self._admit(room)
         for entry in self.prefilling:
             if room <= 0:
                 break
