@@ -1,5 +1,6 @@
 """The command line ``retune``; every command imports what it needs only when it runs."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -160,7 +161,12 @@ def trace_drift(reference: Path, new: Path, as_json: JsonOption = False) -> None
 
 
 def main() -> None:
-    """Run the command line; our own errors become one message and exit code 2."""
+    """Run the command line; our own errors become one message and exit code 2.
+
+    SIGTERM ends the process as an exit does: without that, what is registered for the exit (the
+    embedded Prefect server's end) would not run.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         app()
     except TuningError as error:

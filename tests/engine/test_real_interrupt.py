@@ -36,7 +36,8 @@ def test_an_interrupted_study_leaves_no_engine_and_no_lease(
         )  # fmt: skip
     lease = wait_for_lease(home / "leases", run)
     engine = psutil.Process(lease["pid"])
-    tree = [engine, *engine.children(recursive=True)]
+    ours = psutil.Process(run.pid).children(recursive=True)  # Prefect's embedded server too
+    tree = [engine, *engine.children(recursive=True), *ours]
     run.send_signal(how)
     try:
         code = run.wait(timeout=END_TIMEOUT_S)
