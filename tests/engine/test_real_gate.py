@@ -29,18 +29,23 @@ def configs(tmp_path: Path) -> Path:
     return Path(shutil.copytree(REPOSITORY / "configs", tmp_path / "configs"))
 
 
-def retune(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with the model; one for all runs, as a user has it."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "models").mkdir()
+    model = Path(os.environ["RETUNE_ENGINE_MODEL"])
+    (folder / "models" / model.name).symlink_to(model)
+    return folder
+
+
+def retune(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "RETUNE_HOME": str(tmp_path / "home"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "RETUNE_HOME": str(home),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{home / 'mlflow.db'}",
         "RETUNE_QUIET": "1",
     }
-    models = tmp_path / "home" / "models"
-    models.mkdir(parents=True, exist_ok=True)
-    model = Path(os.environ["RETUNE_ENGINE_MODEL"])
-    if not (models / model.name).exists():
-        (models / model.name).symlink_to(model)
     return subprocess.run(
         [sys.executable, "-m", "flows.cli", *arguments],
         capture_output=True, text=True, cwd=REPOSITORY, env=environment, timeout=600, check=False,
@@ -69,28 +74,26 @@ def with_load(path: Path, seconds: int) -> Path:
     ids=["go", "no-go", "could not tell"],
 )
 def test_the_release_gate_exits_with_its_answer(
-    engine_url: str, configs: Path, tmp_path: Path, slo: str, seconds: int, code: int, answer: str
+    engine_url: str, configs: Path, home: Path, slo: str, seconds: int, code: int, answer: str
 ) -> None:
     study = with_load(configs / "studies" / "demo.yaml", seconds)
     (configs / "slo" / "chat-cpu.yaml").write_text(slo)
-    ended = retune(tmp_path, "release", str(study), "--url", engine_url, "--json")
+    ended = retune(home, "release", str(study), "--url", engine_url, "--json")
     assert ended.returncode == code, ended.stderr
     document = json.loads(ended.stdout)
     assert document["answer"] == answer
     assert document["run_ids"]
 
 
-def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, tmp_path: Path) -> None:
+def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, home: Path) -> None:
     nightly = with_load(configs / "nightly.yaml", 20)
-    ended = retune(
-        tmp_path, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json"
-    )
+    ended = retune(home, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json")
     assert ended.returncode == 0, ended.stderr
     (night,) = json.loads(ended.stdout)
     assert night["verdict"]["outcome"] == "KEEP"
 
 
-def test_a_drifted_trace_does_not(engine_url: str, configs: Path, tmp_path: Path) -> None:
+def test_a_drifted_trace_does_not(engine_url: str, configs: Path, home: Path) -> None:
     nightly = with_load(configs / "nightly.yaml", 20)
     drifted = (
         (configs / "traffic" / "peak.yaml")
@@ -101,9 +104,7 @@ def test_a_drifted_trace_does_not(engine_url: str, configs: Path, tmp_path: Path
     nightly.write_text(
         nightly.read_text().replace("fresh: traffic/peak.yaml", "fresh: traffic/drifted.yaml")
     )
-    ended = retune(
-        tmp_path, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json"
-    )
+    ended = retune(home, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json")
     assert ended.returncode == 1, ended.stderr
     (night,) = json.loads(ended.stdout)
     assert night["verdict"]["outcome"] == "RETUNE"
@@ -112,9 +113,9 @@ def test_a_drifted_trace_does_not(engine_url: str, configs: Path, tmp_path: Path
     )
 
 
-def test_bench_serves_anyone_with_an_endpoint(engine_url: str, tmp_path: Path) -> None:
+def test_bench_serves_anyone_with_an_endpoint(engine_url: str, home: Path) -> None:
     ended = retune(
-        tmp_path, "bench", "--url", engine_url, "--traffic", "configs/traffic/peak.yaml",
+        home, "bench", "--url", engine_url, "--traffic", "configs/traffic/peak.yaml",
         "--duration", "10", "--slo", "ttft=30", "--json",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

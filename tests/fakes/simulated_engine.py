@@ -138,7 +138,8 @@ class SimulatedEngine:
         return _rows(requests, load, extra, duration_s)
 
     def _schedule(self) -> list[tuple[_Request, int]]:
-        room, batch = self.max_num_batched_tokens, []
+        room = self.max_num_batched_tokens
+        batch: list[tuple[_Request, int]] = []
         before = self.preemptions
         free = self.hardware.kv_tokens - sum(r.done for r in self.running)
         for request in list(self.running):

@@ -158,7 +158,8 @@ def _features(seen: Simulated) -> Floats:
         np.log(np.maximum(np.nanquantile(seconds, _QUANTILES), 1e-9))
         for seconds in (seen.ttft_s, seen.tpot_s)
     ]
-    return np.nan_to_num(np.concatenate(parts), nan=0.0)
+    features: Floats = np.nan_to_num(np.concatenate(parts), nan=0.0)
+    return features
 
 
 def _carried(errors: Floats, alike_told: Floats, alike: Floats, sd: float) -> tuple[Floats, Floats]:

@@ -44,10 +44,16 @@ class MeasuredTable:
     kv_tokens: int | None = None
 
     def space(self) -> SearchSpace:
-        """Return the measured points; a repeat is not a point of its own."""
+        """Return the measured points, by value; a repeat is not a point of its own.
+
+        Not in the order of measuring: whoever measured may have begun with what looked good.
+        """
         first = self.points[0]
-        points = tuple(dict.fromkeys(_point(p, first) for p in self.points))
-        return SearchSpace(points=points, reference=points[0], kv_tokens=self.kv_tokens)
+        measured = {_point(p, first) for p in self.points}
+        points = sorted(measured, key=lambda p: (p.max_num_seqs, p.max_num_batched_tokens))
+        return SearchSpace(
+            points=tuple(points), reference=_point(first, first), kv_tokens=self.kv_tokens
+        )
 
     def observation(self, point: Point, slo: Slo) -> Observation:
         """Return what the table says of a point: its first measurement, judged by the SLO."""

@@ -91,7 +91,8 @@ def fit_costs(
     share = np.full(cut[0].measured.size * len(cut), INDEPENDENT / cut[0].measured.size)
     weights = np.concatenate([share, np.ones(centre.size)])
     vector, curvature = _minimise(residuals, weights, centre if start is None else start)
-    return Fit(vector=vector, covariance=np.linalg.inv(curvature))
+    covariance: Floats = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
+    return Fit(vector=vector, covariance=covariance)
 
 
 def _minimise(
