@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+EASY_SLO = "ttft_s: 60\nattainment_frac: 0.5\n"  # kept on a host of any speed
 LIGHT_LOAD = """\
 load:
   rate_scales: [1.0]
@@ -67,7 +68,7 @@ def with_load(path: Path, seconds: int) -> Path:
 @pytest.mark.parametrize(
     ("slo", "seconds", "code", "answer"),
     [
-        ("ttft_s: 60\nattainment_frac: 0.5\n", 20, 0, "GO"),
+        (EASY_SLO, 20, 0, "GO"),
         ("ttft_s: 0.001\nattainment_frac: 0.9\n", 20, 1, "NO_GO"),
         ("ttft_s: 60\nattainment_frac: 0.99\n", 20, 2, "COULD_NOT_TELL"),
     ],
@@ -87,6 +88,7 @@ def test_the_release_gate_exits_with_its_answer(
 
 def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, home: Path) -> None:
     nightly = with_load(configs / "nightly.yaml", 20)
+    (configs / "slo" / "chat-cpu.yaml").write_text(EASY_SLO)
     ended = retune(home, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json")
     assert ended.returncode == 0, ended.stderr
     (night,) = json.loads(ended.stdout)
@@ -95,6 +97,7 @@ def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, home: 
 
 def test_a_drifted_trace_does_not(engine_url: str, configs: Path, home: Path) -> None:
     nightly = with_load(configs / "nightly.yaml", 20)
+    (configs / "slo" / "chat-cpu.yaml").write_text(EASY_SLO)
     drifted = (
         (configs / "traffic" / "peak.yaml")
         .read_text()

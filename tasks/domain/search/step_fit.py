@@ -20,8 +20,9 @@ FITTED_REQUESTS = 200
 # count as this many independent ones, each wrong by about MODEL_ERROR_LOG (soft L1 beyond it).
 INDEPENDENT, MODEL_ERROR_LOG = 20.0, 0.2
 PRIOR_SD_LOG = 1.0  # one prior standard deviation is a factor of e
-DIFFERENCE, FINEST = 0.1, 0.02  # of a logarithm: over less the simulation's jumps are noise
-ROUNDS, ENOUGH = 10, 3e-3
+DIFFERENCE = 0.1  # of a logarithm: over less the simulation's jumps are noise
+TRIES, ENOUGH, MOST_DAMPING = 30, 3e-3, 1e2
+Residuals = Callable[[Floats], Floats]
 _DECILES = tuple(k / 10 for k in range(1, 10))
 
 
@@ -95,54 +96,45 @@ def fit_costs(
     return Fit(vector=vector, covariance=covariance)
 
 
-def _minimise(
-    residuals: Callable[[Floats], Floats], weights: Floats, vector: Floats
-) -> tuple[Floats, Floats]:
+def _minimise(residuals: Residuals, weights: Floats, vector: Floats) -> tuple[Floats, Floats]:
     """Return the minimum of sum w (sqrt(1 + r^2) - 1) and the curvature there.
 
-    Gauss-Newton with Levenberg's damping and central differences, which narrow when no step
-    helps: the simulation moves in jumps, and a solver that expects a smooth one stops too early.
+    Gauss-Newton with Levenberg's damping. Slopes are wide differences, for the simulation moves
+    in jumps; between them Broyden's update (1965) saves simulations.
     """
-    damping, difference = 1e-2, DIFFERENCE
     here = residuals(vector)
-    loss = _loss(here, weights)
-    for _ in range(ROUNDS):
-        curvature, slope = _normal_equations(residuals, weights, vector, here, difference)
-        before = loss
-        for _ in range(5):
-            scale = damping * np.diag(np.diag(curvature))
-            step = np.clip(np.linalg.solve(curvature + scale, -slope), -1.0, 1.0)
-            there = residuals(vector + step)
-            if _loss(there, weights) < loss:
-                vector, here, loss = vector + step, there, _loss(there, weights)
-                damping = max(damping / 5, 1e-4)
-                break
-            damping *= 5
-        if loss == before:
-            difference /= 2
-        elif before - loss < ENOUGH * before:
+    slopes, fresh, damping = _slopes(residuals, vector, here), True, 1e-2
+    for _ in range(TRIES):
+        pull = weights / np.sqrt(1 + here**2)
+        curvature = slopes.T @ (pull[:, None] * slopes)
+        damped = curvature + damping * np.diag(np.diag(curvature))
+        step = np.clip(np.linalg.solve(damped, -slopes.T @ (pull * here)), -1.0, 1.0)
+        there = residuals(vector + step)
+        gain = 1 - _loss(there, weights) / _loss(here, weights)
+        if gain > 0:
+            slopes = slopes + np.outer(there - here - slopes @ step, step) / (step @ step)
+            vector, here, damping = vector + step, there, max(damping / 5, 1e-4)
+        elif fresh:
+            damping *= 8
+        if gain < ENOUGH and (fresh and gain > 0 or damping > MOST_DAMPING):
             break
-        if difference < FINEST:
-            break
-    return vector, curvature
+        if gain < ENOUGH and not fresh:
+            slopes, fresh = _slopes(residuals, vector, here), True
+        else:
+            fresh = fresh and gain <= 0
+    slopes = slopes if fresh else _slopes(residuals, vector, here)
+    pull = weights / np.sqrt(1 + here**2)
+    return vector, slopes.T @ (pull[:, None] * slopes)
 
 
 def _loss(residuals: Floats, weights: Floats) -> float:
-    return float((weights * (np.sqrt(1 + residuals**2) - 1)).sum())
+    return float((weights * (np.sqrt(1 + residuals**2) - 1)).sum()) + 1e-12
 
 
-def _normal_equations(
-    residuals: Callable[[Floats], Floats],
-    weights: Floats,
-    vector: Floats,
-    here: Floats,
-    difference: float,
-) -> tuple[Floats, Floats]:
-    steps = difference * np.eye(vector.size)
-    columns = [(residuals(vector + h) - residuals(vector - h)) / (2 * difference) for h in steps]
-    slopes = np.stack(columns, axis=1)
-    pull = weights / np.sqrt(1 + here**2)
-    return slopes.T @ (pull[:, None] * slopes), slopes.T @ (pull * here)
+def _slopes(residuals: Residuals, vector: Floats, here: Floats) -> Floats:
+    """Return forward differences of the residuals, shape (residuals, costs)."""
+    steps = DIFFERENCE * np.eye(vector.size)
+    return np.stack([(residuals(vector + h) - here) / DIFFERENCE for h in steps], axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
