@@ -18,6 +18,7 @@ from tasks.domain.search.observation import (
     breaks,
     limits_of,
 )
+from tasks.domain.search.rate_forecast import rate_logs
 from tasks.domain.search.space import Point
 from tasks.domain.search.step_model import Floats, Simulated
 
@@ -68,6 +69,8 @@ class Forecaster:
 
     def outlooks(self, candidates: Sequence[Point]) -> tuple[Outlook, ...]:
         """Return the outlook of every candidate, in order."""
+        if self.objective.searches_rate:
+            return self._rate_outlooks(candidates)
         told = [self._seen(o.point) for o in self.observations]
         seen = [self._seen(point) for point in candidates]
         random = np.random.default_rng(self.seed)
@@ -80,6 +83,29 @@ class Forecaster:
             Outlook(point=point, worths=np.concatenate([member[i] for member in worths]))
             for i, point in enumerate(candidates)
         )
+
+    def _rate_outlooks(self, candidates: Sequence[Point]) -> tuple[Outlook, ...]:
+        """Return outlooks of the sustainable rate, its error carried like a latency's."""
+        told = tuple(o for o in self.observations if o.sustainable_req_s)
+        points = [o.point for o in told]
+        logs = rate_logs(
+            self.observations,
+            [*points, *candidates],
+            slo=self.objective.slo,
+            rows=self.rows,
+            calibrations=self.calibrations,
+        )
+        seen = [self._seen(point)[0] for point in (*points, *candidates)]
+        known, asked = seen[: len(told)], seen[len(told) :]
+        measured = np.array([o.sustainable_req_s for o in told], dtype=np.float64)
+        errors = np.log(measured) - logs[: len(told)]
+        alike = (_alikeness(known, known), _alikeness(asked, known)) if told else None
+        mean, sd = np.zeros(len(asked)), np.full(len(asked), FIRST_ERROR_LOG)
+        if alike is not None:
+            mean, sd = _carried(errors, *alike, _spread(errors))
+        normals = np.random.default_rng(self.seed).standard_normal(5 * DRAWS_A_MEMBER)
+        rates = np.exp(logs[len(told) :, None] + mean[:, None] + sd[:, None] * normals[None, :])
+        return tuple(Outlook(point=point, worths=rates[i]) for i, point in enumerate(candidates))
 
     def _member_worths(
         self, told: Sequence[Simulated], seen: Sequence[Simulated], normals: Floats

@@ -17,11 +17,21 @@ from tasks.domain.slo import Slo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """The SLO, the regime and the smallest relative gain that counts (0..1)."""
+    """The SLO, the regime and the smallest relative gain that counts (0..1).
+
+    by_sustainable_rate: at peak, points are worth their sustainable rate and one without it has
+    no score; else goodput at the regime's rate.
+    """
 
     slo: Slo
     regime: Regime = Regime.PEAK
     min_gain_frac: float = 0.03
+    by_sustainable_rate: bool = False
+
+    @property
+    def searches_rate(self) -> bool:
+        """Tell whether points are compared by their sustainable rate."""
+        return self.regime is Regime.PEAK and self.by_sustainable_rate
 
     def worths(
         self, attainment: Floats, *, offered_req_s: float, pressure: Floats, kv_frac: Floats
@@ -43,7 +53,7 @@ class Objective:
         shares = observation.shares
         if not observation.complete or shares is None or observation.offered_req_s is None:
             return None
-        if self.regime is Regime.PEAK and observation.sustainable_req_s is not None:
+        if self.searches_rate:
             return observation.sustainable_req_s
         unknown = 1.0  # no slack is claimed for what was not measured
         return float(
@@ -59,7 +69,7 @@ class Objective:
         """Return the worth that no point can exceed, None where none is known."""
         if self.regime is not Regime.PEAK:
             return 2.0
-        if any(o.sustainable_req_s is not None for o in observations):
+        if self.searches_rate:
             return None
         return max((o.offered_req_s for o in observations if o.offered_req_s), default=None)
 

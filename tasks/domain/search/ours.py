@@ -14,7 +14,7 @@ from tasks.domain.search.observation import Observation
 from tasks.domain.search.protocol import Forecast, PriorUse, Proposal, Stop
 from tasks.domain.search.space import SEQS, TOKENS, Point, SearchSpace
 from tasks.domain.search.start_points import Suggested
-from tasks.domain.search.steering import failing_limits, move_from
+from tasks.domain.search.steering import failing_limits, move_from, without_kv_pressure
 
 MODEL_SOURCE = "step model: fitted to the requests of the points told so far"
 CHECKED = 2  # points that must have been told before a forecast may end a cell
@@ -84,7 +84,10 @@ class OurPolicy:
             observations=told, objective=objective, calibrations=memory, seed=self.seed
         )
         best = objective.top_worth(self.ledger.observations)
-        outlooks = forecaster.outlooks(candidates)
+        allowed, exclusions = without_kv_pressure(told, candidates)
+        if not allowed:
+            return f"cell {dict(cell.items)}: {exclusions[0].sentence}"
+        outlooks = forecaster.outlooks(allowed)
         chosen = self._chosen(outlooks, best)
         reach = max(outlook.upper() for outlook in outlooks)
         if len(told) >= CHECKED and reach < best * (1 + objective.min_gain_frac):
@@ -92,12 +95,10 @@ class OurPolicy:
                 f"cell {dict(cell.items)}: no open point is forecast above {reach:.4g} "
                 f"(97.5 %), which does not beat {best:.4g} by {100 * objective.min_gain_frac:g} %"
             )
-        return self._proposal(chosen, told, best)
+        return self._proposal(chosen, told, best, exclusions)
 
     def _chosen(self, outlooks: tuple[Outlook, ...], best: float) -> Outlook:
-        """Return the largest expected gain; equal ones go to a start point, then to fewer
-        overrides, then to the space's order.
-        """  # noqa: D205
+        """Return the largest expected gain, of equal ones a start point or the fewest overrides."""
         suggested = {point for point, _ in self.starts}
         return max(
             outlooks,
@@ -109,7 +110,13 @@ class OurPolicy:
             ),
         )
 
-    def _proposal(self, chosen: Outlook, told: tuple[Observation, ...], best: float) -> Proposal:
+    def _proposal(
+        self,
+        chosen: Outlook,
+        told: tuple[Observation, ...],
+        best: float,
+        exclusions: tuple[PriorUse, ...],
+    ) -> Proposal:
         top = max(told, key=lambda o: self.ledger.objective.worth(o) or 0.0)
         move = move_from(top)
         priors = [
@@ -119,6 +126,7 @@ class OurPolicy:
             ),
             *(use for point, use in self.starts if point == chosen.point),
             *(() if move is None else (move.prior,)),
+            *exclusions,
             *self.ledger.exclusions(),
         ]
         return Proposal(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tasks.domain.search.observation import Observation
 from tasks.domain.search.protocol import PriorUse
+from tasks.domain.search.space import Point
 
 NEAR_CAP = 0.95
 
@@ -39,6 +40,11 @@ def _broken(o: Observation, name: str) -> float:
     return 0.0 if o.shares is None else o.shares.broken_frac(name)
 
 
+def _kv_runs_full(o: Observation) -> bool:
+    full = o.kv_peak_frac is not None and o.kv_peak_frac > NEAR_CAP
+    return full or _diagnosed("kv-pressure", "kv-nearly-full")(o)
+
+
 def _waits_at_cap(o: Observation) -> bool:
     waits = o.waiting_mean is not None and o.waiting_mean > 0.5
     return waits and o.running_max is not None and o.running_max >= NEAR_CAP * o.point.max_num_seqs
@@ -51,8 +57,7 @@ _ROWS = (
         sentence="the point gave no outcome; ask less of the engine",
     ),
     _Row(
-        holds=lambda o: _diagnosed("kv-pressure", "kv-nearly-full")(o)
-        or (o.kv_peak_frac is not None and o.kv_peak_frac > NEAR_CAP),
+        holds=lambda o: _kv_runs_full(o),
         seqs=-1, tokens=0, source="diagnosis: kv-pressure",
         sentence="the KV pool runs full; fewer sequences at once",
     ),
@@ -96,3 +101,20 @@ def failing_limits(observation: Observation) -> str:
         return observation.note or f"no outcome ({observation.status.value})"
     parts: Sequence[str] = [f"{name} fails for {100 * f:.0f} %" for name, f in shares.broken]
     return ", ".join(parts) if parts else "no limit applies"
+
+
+def without_kv_pressure(
+    told: Sequence[Observation], candidates: tuple[Point, ...]
+) -> tuple[tuple[Point, ...], tuple[PriorUse, ...]]:
+    """Return the candidates that run no more sequences than a point whose KV pool ran full."""
+    full = [o.point.max_num_seqs for o in told if _kv_runs_full(o)]
+    if not full:
+        return candidates, ()
+    cap = min(full)
+    kept = tuple(p for p in candidates if p.max_num_seqs <= cap)
+    use = PriorUse(
+        source="diagnosis: kv-pressure",
+        sentence=f"the KV pool ran full at max_num_seqs={cap}; "
+        f"{len(candidates) - len(kept)} points above it are not asked",
+    )
+    return kept, (use,)

@@ -116,7 +116,7 @@ def _minimise(residuals: Residuals, weights: Floats, vector: Floats) -> tuple[Fl
             vector, here, damping = vector + step, there, max(damping / 5, 1e-4)
         elif fresh:
             damping *= 8
-        if gain < ENOUGH and (fresh and gain > 0 or damping > MOST_DAMPING):
+        if gain < ENOUGH and ((fresh and gain > 0) or damping > MOST_DAMPING):
             break
         if gain < ENOUGH and not fresh:
             slopes, fresh = _slopes(residuals, vector, here), True
