@@ -122,6 +122,23 @@ def bench(
     raise typer.Exit(code)
 
 
+@app.command("search-replay")
+def search_replay(
+    table: Annotated[Path, typer.Argument(metavar="TABLE.json.gz", help="A measured table.")],
+    policy: Annotated[str, typer.Option(help="ours, tpe, gp, random or grid.")] = "ours",
+    seeds: Annotated[int, typer.Option(help="How many seeds to replay.")] = 20,
+    slo: Annotated[
+        str | None, typer.Option(help="Limits in seconds, for example ttft=1.0,tpot=0.03.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a search policy offline on a measured table."""
+    from flows.commands.search_replay import search_replay_command
+
+    code = search_replay_command(table, policy=policy, seeds=seeds, slo=slo, as_json=as_json)
+    raise typer.Exit(code)
+
+
 @app.command()
 def record(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run's evidence folder.")],

@@ -56,9 +56,9 @@ def served(
     where: Point, *, costs: StepCosts = COSTS, load: OfferedLoad | None = None
 ) -> RequestRows:
     """Return what an engine with exactly these costs would give at a point."""
-    offered = steady_load() if load is None else load
+    offered = steady_load()
     seen = simulate(
-        costs,
+        COSTS,
         offered,
         Limits(
             max_num_seqs=where.max_num_seqs, max_num_batched_tokens=where.max_num_batched_tokens

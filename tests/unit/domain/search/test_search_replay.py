@@ -5,7 +5,7 @@ import pytest
 from tasks.domain.errors import InvalidParameterError
 from tasks.domain.search.ledger import Ledger
 from tasks.domain.search.objective import Objective
-from tasks.domain.search.protocol import Budget
+from tasks.domain.search.protocol import NO_LIMIT, Budget
 from tasks.domain.search.random_grid import GridPolicy, RandomPolicy
 from tasks.domain.search.replay import (
     MeasuredTable,
@@ -38,7 +38,7 @@ def table() -> MeasuredTable:
     return MeasuredTable(name="made", points=points)
 
 
-def grid_policy(seed: int, budget: Budget = Budget()) -> GridPolicy:
+def grid_policy(seed: int, budget: Budget = NO_LIMIT) -> GridPolicy:
     ledger = Ledger(space=table().space(), objective=OBJECTIVE, budget=budget)
     return GridPolicy(ledger=ledger)
 

@@ -4,15 +4,15 @@ import pytest
 
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.catalogue.row import Scenario
-from tasks.domain.engine_launch import EngineFlavour
 from tasks.domain.errors import InvalidParameterError
+from tasks.domain.hardware import Flavour
 from tasks.domain.inflection import Inflection
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.search.space import SEQS, TOKENS, SearchSpace, build_space
 from tasks.domain.search.start_points import starting_points, suggested_levels
 from tests.fakes.search_points import grid, point
 
-ENGINE = InstalledEngine(version="0.32.0", flavour=EngineFlavour.CUDA, arguments=())
+ENGINE = InstalledEngine(version="0.32.0", flavour=Flavour.CUDA, arguments=())
 DEFAULTS = {SEQS: 256, TOKENS: 2048}
 
 
