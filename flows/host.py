@@ -7,6 +7,7 @@ from tasks.adapters.engine_probe import probe_engine
 from tasks.adapters.host_facts import cpu_name, memory_bytes, usable_cores
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
+from tasks.domain.errors import PermanentError
 from tasks.domain.hardware import DeviceSpec, Flavour, cpu, gpu
 from tasks.domain.study_request import Surroundings
 
@@ -47,6 +48,27 @@ def find_host(place: Home, *, attached: Endpoint | None = None) -> Host:
         driver=driver,
         installed=installed,
         engine_python=python,
+        lock_name=lock,
+    )
+
+
+def host_without_engine(place: Home) -> Host:
+    """Return the host, also where no engine is installed: planning needs none.
+
+    Without an engine its version is ``unknown`` and values are checked against the catalogue.
+    """
+    try:
+        return find_host(place)
+    except PermanentError as error:
+        if error.code != "ENGINE_NOT_INSTALLED":
+            raise
+    device, count, driver, lock = device_of_host()
+    return Host(
+        device=device,
+        device_count=count,
+        driver=driver,
+        installed=InstalledEngine(version="unknown", flavour=device.flavour, arguments=()),
+        engine_python=engine_python(),
         lock_name=lock,
     )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.environment import Home
+from tasks.adapters.model_files import read_model_spec
 from tasks.domain.catalogue.effective import effective_values
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
@@ -79,6 +80,14 @@ class Materials:
             flavour=self.host.device.flavour,
             profile_dir=str(profile_dir),
             kv_cache_gib=self.source.cpu_kv_cache_gib,
+        )
+
+    def spec_of(self, method: str) -> ModelSpec:
+        """Return the shapes that an engine loads: packed AWQ on CUDA, plain weights elsewhere."""
+        if method == "reference" or self.host.device.flavour is Flavour.CPU:
+            return self.spec
+        return read_model_spec(
+            self.prepared.folder, name=self.spec.name, awq=self.request.quantization
         )
 
     def max_num_seqs(self, arm: str) -> int:

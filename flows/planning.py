@@ -1,5 +1,8 @@
 """Plans the arms of a run before any engine is started."""
 
+from dataclasses import replace
+from functools import partial
+
 from flows.materials import Materials, length_profile
 from tasks.domain.arm_plan import ArmRequest
 from tasks.domain.checklist_evidence import ChecklistEvidence
@@ -15,7 +18,11 @@ def plan_materials(materials: Materials) -> StudyPlan:
     profile = profile_trace(materials.traces["reference"])
     lengths = length_profile(profile)
     arms = tuple(
-        ArmRequest(name=arm.name, model=materials.spec, values=materials.engine_values(arm.values))
+        ArmRequest(
+            name=arm.name,
+            model=materials.spec_of(arm.method),
+            values=materials.engine_values(arm.values),
+        )
         for arm in request.arms
     )
     evidence = ChecklistEvidence(
@@ -27,14 +34,19 @@ def plan_materials(materials: Materials) -> StudyPlan:
         quantized=any(arm.method != "reference" for arm in request.arms),
         accuracy_margin=request.evaluation.margin_frac if request.evaluation else 0.01,
     )
-    return plan_study(
+    host = materials.host
+    planned = partial(
+        plan_study,
         arms,
-        device=materials.host.device,
-        evidence=evidence,
+        device=host.device,
         lengths=lengths,
-        installed=materials.host.installed if materials.host.installed.arguments else None,
+        installed=host.installed if host.installed.arguments else None,
         cpu_kv_space_gib=materials.source.cpu_kv_cache_gib,
     )
+    memory = next(
+        arm.memory for arm in planned(evidence=evidence).arms if arm.name == request.reference.name
+    )
+    return planned(evidence=replace(evidence, plan=memory))
 
 
 def infeasible_reasons(plan: StudyPlan) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from flows.environment import home
+from flows.host import host_without_engine
 from flows.output import number, print_json, print_lines, print_table
 from flows.planning import plan_materials
 from flows.preparation import prepare_study
@@ -15,7 +16,10 @@ GIB = 2**30
 
 def plan_command(study: Path, *, as_json: bool) -> int:
     """Print the plan of every arm and the checklist; 1 where every arm is infeasible."""
-    materials = prepare_study(load_study(study), home(), Reporter(quiet=True))
+    place = home()
+    materials = prepare_study(
+        load_study(study), place, Reporter(quiet=True), host=host_without_engine(place)
+    )
     plan = plan_materials(materials)
     if as_json:
         print_json(plan)

@@ -6,15 +6,24 @@ from pathlib import Path
 from tasks.domain.errors import ConfigError
 from tasks.domain.model_spec import ModelSpec
 from tasks.domain.prompts import PromptVocabulary
+from tasks.domain.study_request import QuantizationPlan
 
 
-def read_model_spec(folder: Path, *, name: str) -> ModelSpec:
+def read_model_spec(folder: Path, *, name: str, awq: QuantizationPlan | None = None) -> ModelSpec:
     """Return the model's shapes out of config.json, with the size of its weight files.
+
+    ``awq`` gives the shapes that its packed AWQ checkpoint will have, before that is made; the
+    weights are then counted, not read.
 
     Raises:
         ConfigError: if config.json is missing, is not JSON, or lacks a key that is needed.
     """
     config = _read_json(folder / "config.json")
+    if awq is not None:
+        packed = {"quant_method": "awq", "bits": awq.bits, "group_size": awq.group_size}
+        return ModelSpec.from_config(
+            {**config, "quantization_config": packed}, name=name, weight_bytes=None
+        )
     weights = [path.stat().st_size for path in folder.glob("*.safetensors")]
     return ModelSpec.from_config(config, name=name, weight_bytes=sum(weights) if weights else None)
 

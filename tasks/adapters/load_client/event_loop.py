@@ -29,5 +29,34 @@ def run_to_end(main: Callable[[], Coroutine[None, None, Result]]) -> Result:
 
 
 def _run(main: Callable[[], Coroutine[None, None, Result]]) -> Result:
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(main())
+    """Run the coroutine; what a signal handler raises inside the loop ends the run and is raised.
+
+    asyncio and uvloop report such an exception and go on: Prefect's cancellation would be lost.
+    """
+    raised: list[BaseException] = []
+
+    async def guarded() -> Result:
+        task = asyncio.current_task()
+
+        def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+            error = context.get("exception")
+            if isinstance(error, BaseException) and not isinstance(error, Exception):
+                raised.append(error)
+                if task is not None:
+                    task.cancel()
+                return
+            loop.default_exception_handler(context)
+
+        asyncio.get_running_loop().set_exception_handler(on_exception)
+        return await main()
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            result = runner.run(guarded())
+    except asyncio.CancelledError:
+        if raised:
+            raise raised[0] from None
+        raise
+    if raised:
+        raise raised[0]
+    return result
