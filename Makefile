@@ -97,7 +97,7 @@ test-unit: $(CONTROLLER) ## the unit tests alone
 	@.venv/bin/pytest tests/unit -q -n 2
 
 test-integration: setup ## real MLflow, Prefect and files; scripted engines
-	@.venv/bin/pytest tests/integration -q -n 2 -m "not faults and not benchmark" --durations=10
+	@.venv/bin/pytest tests/integration -q -m "not faults and not benchmark" --durations=10
 
 test-engine: setup ## a real vLLM
 	@.venv/bin/pytest tests/engine -m "not faults and not benchmark" --durations=10

@@ -33,6 +33,8 @@ def test_an_interrupted_study_leaves_no_engine_and_no_lease(
         run = subprocess.Popen(
             [sys.executable, "-m", "flows.cli", "tune", "configs/studies/smoke.yaml"],
             cwd=REPOSITORY, env=environment, stdout=log, stderr=log, start_new_session=True,
+            # a test run in the background of a shell inherits SIGINT ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
     lease = wait_for_lease(home / "leases", run)
     engine = psutil.Process(lease["pid"])

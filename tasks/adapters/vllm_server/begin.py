@@ -21,7 +21,7 @@ from tasks.domain.engine_launch import EngineLaunch, command_line
 from tasks.domain.errors import StorageError
 from tasks.domain.hardware import Flavour
 
-CPU_NICENESS = 10
+CPU_NICENESS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
