@@ -3,6 +3,7 @@
 A worker of its own runs them; the demo's files are swapped for smaller loads by parameters.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import REPOSITORY
@@ -87,8 +89,20 @@ def prefect_environment(site: Path) -> Iterator[dict[str, str]]:
         yield environment
     finally:
         for process in reversed(processes):
-            process.terminate()
-            process.wait(timeout=60)
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a server or worker and its children: a worker may wait long for what it polls."""
+    tree = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=30)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(tree, timeout=10)
+    for child in alive:
+        child.kill()
 
 
 def wait_for(port: int) -> None:
