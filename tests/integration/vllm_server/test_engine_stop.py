@@ -15,6 +15,7 @@ from tasks.adapters.vllm_server.lease import Lease, sweep_leftovers, write_lease
 from tasks.adapters.vllm_server.process_tree import boot_id, process_name
 from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.domain.engine_launch import EngineLaunch
+from tests.fakes.engine_owner import owner_of_an_engine
 
 Starter = Callable[..., RunningEngine]
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -93,29 +94,6 @@ def test_a_stopped_engine_has_no_failure(start: Starter) -> None:
     engine = start()
     engine.stop()
     assert engine.failure() is None
-
-
-OWNER = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from tasks.deploy import deploy_engine
-from tasks.domain.engine_launch import EngineLaunch
-here = Path(sys.argv[2])
-launch = EngineLaunch(
-    model_dir=str(here / "model"), served_name="m-1", python=str(here / "engine-python"),
-    env=tuple(tuple(pair.split("=")) for pair in sys.argv[3:]),
-)
-engine = deploy_engine(launch, workdir=here / "w", lease_dir=here / "leases")
-(here / "ready").write_text(str(engine.pid))
-time.sleep(600)
-"""
-
-
-def owner_of_an_engine(tmp_path: Path, *settings: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(REPOSITORY), str(tmp_path), *settings], cwd=tmp_path
-    )
 
 
 @pytest.mark.usefixtures("launch")

@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import product
@@ -20,25 +18,9 @@ import pytest
 
 from tasks.deploy import deploy_engine, stop_engine
 from tasks.domain.engine_launch import EngineLaunch
-from tests.conftest import REPOSITORY
+from tests.fakes.engine_owner import owner_of_an_engine
 
 pytestmark = pytest.mark.faults
-
-OWNER = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from tasks.deploy import deploy_engine
-from tasks.domain.engine_launch import EngineLaunch
-here = Path(sys.argv[2])
-launch = EngineLaunch(
-    model_dir=str(here / "model"), served_name="m-1", python=str(here / "engine-python"),
-    env=tuple(tuple(pair.split("=")) for pair in sys.argv[3:]),
-)
-engine = deploy_engine(launch, workdir=here / "w", lease_dir=here / "leases")
-(here / "ready").write_text(str(engine.pid))
-time.sleep(600)
-"""
 
 PHASES = {
     "starting": ("SCRIPTED_MODE=silent", "SCRIPTED_CHILD=own_session"),
@@ -96,9 +78,7 @@ def guardians_of(folder: Path) -> list[psutil.Process]:
 def test_after_a_kill_and_the_next_start_nothing_is_left(
     phase: str, victims: tuple[str, ...], launch: EngineLaunch, tmp_path: Path
 ) -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(REPOSITORY), str(tmp_path), *PHASES[phase]], cwd=tmp_path
-    )
+    owner = owner_of_an_engine(tmp_path, *PHASES[phase])
     leases = tmp_path / "leases"
     try:
         assert until(lambda: (tmp_path / "w" / "child.pid").exists())
