@@ -149,6 +149,9 @@ class EngineBench:
         )
         measurement = measurement.with_flags(*self._identity_flags())
         self.reporter.line(measured_line(measurement))
+        for flag in measurement.flags:
+            if flag.invalid:
+                self.reporter.line(f"benchmark {step.point.name}: INVALID, {flag.sentence}")
         return Measured(measurement=measurement, profile=profile)
 
     def evaluate(self, step: Evaluate) -> Outcome:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.adapters.evidence_store import set_aside
 from tasks.adapters.load_client.progress import ReplayProgress
 from tasks.adapters.load_client.replay import closed_loop, replay
 from tasks.adapters.request_parquet import write_requests
@@ -73,11 +74,12 @@ def measure_load(
     """Offer the load under observation; keep the raw rows, then return what they reduce to.
 
     Written to ``evidence_dir`` before anything is judged: requests.parquet, metrics.jsonl.gz and
-    device.jsonl.gz.
+    device.jsonl.gz. What an earlier try left there is set aside, not overwritten.
 
     Raises:
         StorageError: if the rows cannot be kept.
     """
+    set_aside(evidence_dir)
     (records, client), profile = profile_engine(
         endpoint,
         lambda: offer_load(endpoint, load, on_progress=on_progress),

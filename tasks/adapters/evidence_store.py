@@ -36,6 +36,21 @@ def write_whole(path: Path, text: str) -> None:
         raise storage_error(path, error) from error
 
 
+def set_aside(folder: Path) -> None:
+    """Rename a folder that exists to ``<name>.earlier-1``, -2 and so on: nothing is overwritten.
+
+    Raises:
+        StorageError: if it cannot be renamed.
+    """
+    if not folder.exists():
+        return
+    number = 1 + sum(1 for _ in folder.parent.glob(f"{folder.name}.earlier-*"))
+    try:
+        folder.rename(folder.with_name(f"{folder.name}.earlier-{number}"))
+    except OSError as error:
+        raise storage_error(folder, error) from error
+
+
 def storage_error(path: Path, error: OSError) -> StorageError:
     """Return the error that says what keeps ``path`` from being written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

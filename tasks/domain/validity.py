@@ -25,6 +25,7 @@ TOKEN_DRIFT_LIMIT_FRAC = 0.02  # case d-07: tokens asked for against the server'
 CLIENT_ERROR_CODES = frozenset({"CLIENT_LIMIT", "CANCELLED"})
 WORKLOAD_ERROR_CODES = frozenset({"CONTEXT_LENGTH_EXCEEDED"})
 BLOCKS_WINNING = frozenset({"ERROR_RATE"})
+LATE_CLIENT = frozenset({"CLIENT_SEND_LATE", "CLIENT_RECEIVE_LATE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,16 @@ def judge_validity(facts: ValidityFacts) -> tuple[Flag, ...]:
     ]
     own = [Flag(code=code, sentence=text, invalid=True) for code, text in facts.client.limits]
     return (*flags, *own)
+
+
+def client_was_late(flags: tuple[Flag, ...]) -> bool:
+    """Tell whether nothing but a late client makes a measurement INVALID.
+
+    On a shared host that passes, so measuring once more may cure it; every other reason would
+    come again.
+    """
+    codes = {flag.code for flag in flags if flag.invalid}
+    return bool(codes) and codes <= LATE_CLIENT
 
 
 def _no_success(f: ValidityFacts) -> str | None:

@@ -80,7 +80,7 @@ def test_the_release_gate_exits_with_its_answer(
     study = with_load(configs / "studies" / "demo.yaml", seconds)
     (configs / "slo" / "chat-cpu.yaml").write_text(slo)
     ended = retune(home, "release", str(study), "--url", engine_url, "--json")
-    assert ended.returncode == code, ended.stderr
+    assert ended.returncode == code, ended.stdout + ended.stderr
     document = json.loads(ended.stdout)
     assert document["answer"] == answer
     assert document["run_ids"]
@@ -90,7 +90,7 @@ def test_an_unchanged_trace_keeps_the_set(engine_url: str, configs: Path, home: 
     nightly = with_load(configs / "nightly.yaml", 20)
     (configs / "slo" / "chat-cpu.yaml").write_text(EASY_SLO)
     ended = retune(home, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json")
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     (night,) = json.loads(ended.stdout)
     assert night["verdict"]["outcome"] == "KEEP"
 
@@ -108,7 +108,7 @@ def test_a_drifted_trace_does_not(engine_url: str, configs: Path, home: Path) ->
         nightly.read_text().replace("fresh: traffic/peak.yaml", "fresh: traffic/drifted.yaml")
     )
     ended = retune(home, "nightly", str(nightly), "--regime", "peak", "--url", engine_url, "--json")
-    assert ended.returncode == 1, ended.stderr
+    assert ended.returncode == 1, ended.stdout + ended.stderr
     (night,) = json.loads(ended.stdout)
     assert night["verdict"]["outcome"] == "RETUNE"
     assert any(
@@ -121,6 +121,6 @@ def test_bench_serves_anyone_with_an_endpoint(engine_url: str, home: Path) -> No
         home, "bench", "--url", engine_url, "--traffic", "configs/traffic/peak.yaml",
         "--duration", "10", "--slo", "ttft=30", "--json",
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     measurement = json.loads(ended.stdout)["measurement"]
     assert measurement["n_ok"] == measurement["n_requests"] > 0

@@ -1,7 +1,7 @@
 """Carries out a study's steps from a script: no Prefect, no MLflow, no engine."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tasks.domain.accuracy import report_accuracy
 from tasks.domain.accuracy_run import AccuracyRun, Protocol
@@ -19,6 +19,7 @@ from tasks.domain.steps import (
     Evaluated,
     Failed,
     Measure,
+    Measured,
     Outcome,
     PrepareCheckpoint,
     ProbeText,
@@ -38,6 +39,7 @@ from tasks.domain.study_request import (
     StudyRequest,
     Surroundings,
 )
+from tasks.domain.validity import Flag
 from tests.fakes.measurements import CHAT_SLO, measured
 
 PROTOCOL = Protocol(
@@ -112,7 +114,8 @@ def accuracy(sha256: str, *, right: int, n: int = 100) -> Evaluated:
 @dataclass(slots=True)
 class Script:
     """Answers steps. ``good`` gives (good, bad) requests a measurement by arm; ``fails`` a step's
-    failure by (arm, kind of step), used up one by one; ``kernel`` how AWQ is served.
+    failure by (arm, kind of step), used up one by one; ``serve_as`` how AWQ is served; ``spoilt``
+    codes of flags that make the next measurements of a load point INVALID.
     """
 
     good: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -120,6 +123,7 @@ class Script:
     right: Mapping[str, int] = field(default_factory=dict)
     serve_as: str = "packed"
     degenerate_frac: float = 0.0
+    spoilt: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     stored: dict[str, Outcome] = field(default_factory=dict)
     engines: int = 0
@@ -156,12 +160,18 @@ class Script:
                 good, bad = self.good.get(step.arm, (180, 0))
                 if step.point.kind is LoadKind.CLOSED:
                     good, bad = 400, 0
-                return measured(step.point, good=good, bad=bad)
+                return self._spoil(measured(step.point, good=good, bad=bad))
             case Evaluate():
                 return accuracy(step.checkpoint_sha256, right=self.right.get(step.arm, 80))
             case ProfileArm():
                 missing = MissingTable(code="PROFILER_NOT_ENABLED", reason="scripted")
                 return Profiled(kernels=None, missing=missing)
+
+    def _spoil(self, outcome: Measured) -> Measured:
+        queued = self.spoilt.get(outcome.measurement.load_point.name)
+        codes = queued.pop(0) if queued else ()
+        flags = [Flag(code=code, sentence="scripted", invalid=True) for code in codes]
+        return replace(outcome, measurement=outcome.measurement.with_flags(*flags))
 
     def _checkpoint(self, method: str) -> Checkpoint:
         served = "reference" if method == "reference" else self.serve_as

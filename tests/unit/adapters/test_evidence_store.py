@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.evidence_store import OutcomeStore, write_whole
+from tasks.adapters.evidence_store import OutcomeStore, set_aside, write_whole
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.errors import StorageError
 
@@ -48,3 +48,15 @@ def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
         write_whole(tmp_path / "file" / "a.json", "{}")
+
+
+def test_what_an_earlier_try_left_is_set_aside_each_time(tmp_path: Path) -> None:
+    folder = tmp_path / "x1.00-abc"
+    set_aside(folder)
+    for text in ("first", "second"):
+        folder.mkdir()
+        (folder / "requests").write_text(text)
+        set_aside(folder)
+    kept = [(tmp_path / f"x1.00-abc.earlier-{i}" / "requests").read_text() for i in (1, 2)]
+    assert kept == ["first", "second"]
+    assert not folder.exists()

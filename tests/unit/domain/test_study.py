@@ -125,6 +125,32 @@ def test_a_second_death_fails_the_trial_and_stops_a_study_of_two() -> None:
     assert script.engines == 0
 
 
+@pytest.mark.parametrize(
+    ("codes", "tries"),
+    [
+        (("CLIENT_SEND_LATE",), 2),
+        (("CLIENT_SEND_LATE", "CLIENT_RECEIVE_LATE"), 2),
+        (("CLIENT_SEND_LATE", "WARM_PREFIX_CACHE"), 1),
+        (("COUNTER_RESET",), 1),
+    ],
+)
+def test_a_late_client_alone_is_worth_one_more_measurement(
+    codes: tuple[str, ...], tries: int
+) -> None:
+    script = Script(spoilt={"x1.00": [codes] * tries})
+    trials = run(script, REFERENCE, tuned_arm()).trials
+    points = Counter((s.arm, s.point.name) for s in script.steps if isinstance(s, Measure))
+    assert (points["reference", "x1.00"], points["tuned", "x1.00"]) == (tries, 1)
+    assert [t.status for t in trials] == [TrialStatus.INVALID, TrialStatus.COMPLETE]
+
+
+def test_a_second_measurement_in_time_takes_the_first_ones_place() -> None:
+    script = Script(spoilt={"x1.00": [("CLIENT_RECEIVE_LATE",)]})
+    trial = run(script).trials[0]
+    assert trial.status is TrialStatus.COMPLETE
+    assert [m.measurement.load_point.name for m in trial.measurements].count("x1.00") == 1
+
+
 def test_an_infeasible_arm_is_not_tried_again_and_the_study_goes_on() -> None:
     script = Script(fails={("awq", Deploy): [infeasible()]})
     result = run(script)
