@@ -89,6 +89,8 @@ def prepare_prefect(place: Home) -> None:
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "600",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_LEVEL": "WARNING",
+        # A step that failed is told in one line by the progress; Prefect would add a traceback.
+        "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "CRITICAL",
         "PREFECT_CLI_COLORS": "false",
         "DO_NOT_TRACK": "1",
     }

@@ -8,7 +8,7 @@ from tasks.adapters.model_files import read_model_spec
 from tasks.domain.catalogue.effective import effective_values
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
-from tasks.domain.engine_launch import EngineLaunch
+from tasks.domain.engine_launch import CPU_DEFAULTS, EngineLaunch
 from tasks.domain.hardware import DeviceSpec, Flavour
 from tasks.domain.kv_pool import LengthProfile
 from tasks.domain.load_point import LoadKind, LoadPoint
@@ -61,12 +61,7 @@ class Materials:
 
     def engine_values(self, arm: ParameterValues) -> ParameterValues:
         """Return the values an engine is started with: the model's, then the arm's over them."""
-        values = self.source.values
-        if self.host.device.flavour is Flavour.CPU:
-            values = values.overriding(self.source.cpu_values.as_dict())
-        if self.source.dtype != "auto":
-            values = values.overriding({"dtype": self.source.dtype})
-        return values.overriding(arm.as_dict())
+        return model_values(self.source, self.host.device.flavour).overriding(arm.as_dict())
 
     def launch(
         self, *, model_dir: Path, served_name: str, values: ParameterValues, profile_dir: Path
@@ -116,6 +111,23 @@ class Materials:
             seed=self.request.seed,
             max_model_len=self.max_model_len,
         )
+
+
+def model_values(source: ModelSource, flavour: Flavour) -> ParameterValues:
+    """Return the values that every engine of a model is started with on this kind of device."""
+    values = source.values
+    if flavour is Flavour.CPU:
+        values = values.overriding(source.cpu_values.as_dict())
+    if source.dtype != "auto":
+        values = values.overriding({"dtype": source.dtype})
+    return values
+
+
+def served_dtype(source: ModelSource, flavour: Flavour) -> str:
+    """Return what an engine of the model computes in, ``auto`` where the engine decides."""
+    unasked = dict(CPU_DEFAULTS) if flavour is Flavour.CPU else {}
+    dtype = {**unasked, **model_values(source, flavour).as_dict()}.get("dtype", "auto")
+    return str(dtype)
 
 
 def length_profile(profile: TraceProfile) -> LengthProfile:

@@ -1,15 +1,17 @@
 """From configuration files to the materials of a run: model, traffic, host, request."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from flows.environment import Home, quantizer_python
 from flows.host import find_host, surroundings
-from flows.materials import Host, Materials
+from flows.materials import Host, Materials, served_dtype
 from flows.progress import Reporter
 from flows.traffic import traffic_of
 from tasks import quantize
 from tasks.adapters.model_files import read_model_spec, read_vocabulary
+from tasks.domain.arm_search import SEARCH_TRAFFIC
 from tasks.domain.parameters import ParameterSet, Regime
 from tasks.domain.site_files import ModelSource, NightlyFiles, NightlyRegime, StudyFiles
 from tasks.domain.slo import Slo
@@ -28,6 +30,13 @@ def prepare_study(
     host = host or find_host(place)
     prepared = prepare_model(files.model, place, reporter)
     trace = traffic_of(files.traffic)
+    traces = {"reference": trace}
+    search = files.search
+    if search is not None:
+        source = files.search_traffic or files.traffic
+        traces[SEARCH_TRAFFIC] = traffic_of(source)
+        told = f"{traces[SEARCH_TRAFFIC].sha256} {source.part}".strip()
+        search = replace(search, trace=told)
     request = StudyRequest(
         name=files.name,
         model=files.model.name,
@@ -45,9 +54,11 @@ def prepare_study(
         seed=files.seed,
         surroundings=surroundings(host),
         synthetic=files.model.synthetic,
+        search=search,
+        trace_part=files.traffic.part,
     )
     return materials_of(
-        request, files.model, prepared, {"reference": trace}, place, host, files.evaluation_folder
+        request, files.model, prepared, traces, place, host, files.evaluation_folder
     )
 
 
@@ -60,6 +71,7 @@ def prepare_set(
     slo: Slo,
     traffic_name: str,
     traces: Mapping[str, Trace],
+    trace_part: str,
     load: LoadPlan,
     evaluation: EvaluationPlan | None,
     seed: int,
@@ -84,6 +96,7 @@ def prepare_set(
         slo=slo,
         traffic_name=traffic_name,
         trace_sha256=measured.sha256,
+        trace_part=trace_part,
         arms=(arm,),
         load=load,
         evaluation=evaluation,
@@ -118,6 +131,7 @@ def prepare_night(
         slo=regime.slo,
         traffic_name=regime.fresh.name,
         traces=traces,
+        trace_part=regime.fresh.part,
         load=files.load,
         evaluation=None,
         seed=files.seed,
@@ -162,6 +176,7 @@ def materials_of(
             python=quantizer_python(),
             models_dir=place.models,
             engine_python=host.engine_python,
+            engine_dtype=served_dtype(model, host.device.flavour),
             calibration=Path(evaluation_folder) / "calibration.txt",
         ),
         evaluation=EvaluationMeans(folder=Path(evaluation_folder), tokenizer_dir=prepared.folder),

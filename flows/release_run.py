@@ -69,6 +69,7 @@ def conduct_release(
         slo=files.slo,
         traffic_name=files.traffic.name,
         traces={"reference": traffic_of(files.traffic)},
+        trace_part=files.traffic.part,
         load=replace(files.load, rate_scales=(1.0,), curve_points=0),
         evaluation=files.evaluation,
         seed=files.seed,

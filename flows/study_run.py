@@ -16,6 +16,7 @@ from flows.planning import infeasible_reasons, plan_materials
 from flows.progress import Reporter
 from flows.recall import KnownOutcomes, shared_outcomes
 from flows.recording import Recording, record_runs_of
+from flows.searching import searchers_of
 from flows.study_folder import StudyFolder
 from flows.workshop import Workshop
 from tasks import publish
@@ -71,13 +72,14 @@ def conduct_study(
     folder.write("report/plan.json", to_text(plan, indent=1))
     folder.write("report/request.json", to_text(request, indent=1))
     known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
+    searchers = searchers_of(materials)
     result = with_engine(
         materials,
         folder,
         known,
         reporter,
         lambda carry_out: drive(
-            run_study(request, known, infeasible_reasons(plan)), wrap(carry_out)
+            run_study(request, known, infeasible_reasons(plan), searchers), wrap(carry_out)
         ),
     )
     return _finish(materials, folder, result, reporter=reporter, tags=tags)

@@ -21,12 +21,14 @@ class QuantizingMeans:
     """The quantizer's interpreter, the folder for what it makes, the text it calibrates on.
 
     engine_python: asked whether the engine has the packed kernel; None means not known, and the
-    checkpoint is then served dequantized, which every engine can.
+    checkpoint is then served dequantized, which every engine can. engine_dtype: what the engine
+    computes in, which the kernel must take too.
     """
 
     python: Path
     models_dir: Path
     engine_python: Path | None = None
+    engine_dtype: str = "auto"
     calibration: Path = CALIBRATION
 
 
@@ -69,7 +71,8 @@ def prepare_checkpoint(
         return MadeCheckpoint(checkpoint=checkpoint, folder=prepared.folder, seconds=None)
     if method != "awq":
         raise ConfigError(f"checkpoint method {method!r} is unknown; use reference or awq")
-    native = means.engine_python is not None and has_w4a16_kernel(means.engine_python) is True
+    python = means.engine_python
+    native = python is not None and has_w4a16_kernel(python, dtype=means.engine_dtype) is True
     made = awq_checkpoint.quantize_awq(
         prepared.folder,
         model_sha256=prepared.sha256,

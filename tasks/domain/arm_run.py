@@ -28,11 +28,11 @@ from tasks.domain.steps import (
     TextProbed,
     TrialStatus,
     evaluation_key,
+    failure_in,
     step_key,
 )
 from tasks.domain.study_request import Arm, StudyRequest
 from tasks.domain.trial import KeyedMeasurement, Trial, TrialNotes
-from tasks.domain.validity import client_was_late
 
 MAX_DEGENERATE_FRAC = 0.05
 
@@ -93,12 +93,10 @@ class ArmRun:
         return True
 
     def measure(self, point: LoadPoint) -> Stepping:
-        """Measure one load point, once more where nothing but the client's lateness spoilt it."""
+        """Measure one load point."""
         key = self._key(self.traffic, point, self.request.slo, self.request.load.window_s)
         step = Measure(key=key, arm=self.arm.name, point=point, traffic=self.traffic)
-        outcome = yield from self._do(step)
-        if isinstance(outcome, Measured) and client_was_late(outcome.measurement.flags):
-            outcome = yield from self._do(step)
+        outcome = yield from self._session().measurement_of(step)
         if not isinstance(outcome, Measured):
             return self._failed(outcome)
         self.notes.measurements.append(
@@ -159,19 +157,26 @@ class ArmRun:
         )
         return True
 
-    def finish(self) -> Generator[Step, Outcome, Trial]:
-        """Stop the engine and return the trial."""
+    def pause(self) -> Generator[Step, Outcome, None]:
+        """Stop the engine; the next part starts a fresh one."""
         if self.session is not None:
-            if self.session.deployed is not None:
+            if self.session.deployed is not None and self.notes.startup_s is None:
                 self.notes.startup_s = self.session.deployed.startup_s
                 self.notes.engine_facts = self.session.deployed.facts
             yield from self.session.close()
+
+    def finish(self) -> Generator[Step, Outcome, Trial]:
+        """Stop the engine and return the trial."""
+        yield from self.pause()
         return self.notes.finished()
 
     def _do(self, step: Step) -> Generator[Step, Outcome, Outcome]:
+        return (yield from self._session().outcome_of(step))
+
+    def _session(self) -> EngineSession:
         if self.session is None:
             raise RuntimeError("prepare() comes before every other part of an arm's run")
-        return (yield from self.session.outcome_of(step))
+        return self.session
 
     def _checkpoint(self) -> Checkpoint:
         if self.notes.checkpoint is None:
@@ -184,13 +189,7 @@ class ArmRun:
         )
 
     def _failed(self, outcome: Outcome) -> bool:
-        if not isinstance(outcome, Failed):
-            outcome = Failed(
-                code="WRONG_OUTCOME",
-                message=f"a driver sent {type(outcome).__name__} for a step of another kind",
-                status=TrialStatus.FAILED,
-            )
-        self.notes.failure = outcome
+        self.notes.failure = failure_in(outcome)
         return False
 
 

@@ -55,6 +55,11 @@ _MODEL_ADVICE = "give the directory that holds the checkpoint's config.json and 
 
 CLASSES: tuple[FailureClass, ...] = (
     _never(
+        "LIVE_KNOBS_REFUSED",
+        r"retune_scheduler: (?P<reason>.*?);",
+        "start it without live_knobs, or correct what the message names",
+    ),
+    _never(
         "KV_CACHE_TOO_SMALL",
         r"max seq len \((?P<max_model_len>\d+)\), "
         r"\((?P<needed_gib>[\d.]+) GiB KV cache is needed.*?"
@@ -127,7 +132,8 @@ CLASSES: tuple[FailureClass, ...] = (
         r"'_OpNamespace' '\w+' object has no attribute '(?P<kernel>\w+)'"
         r"|Failed to find a kernel that can implement the (?P<layer>[\w ]+)"
         r"|no kernel image is available for execution"
-        r"|Could not run '(?P<operator>[\w:.]+)' with arguments from the",
+        r"|Could not run '(?P<operator>[\w:.]+)' with arguments from the"
+        r'|"(?P<function>\w+)" not implemented for \'(?P<dtype>\w+)\'',
         "serve the checkpoint dequantized, or on a device that has the kernel",
     ),
     _never(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tasks.domain.parameters import ParameterSet, ParameterValues, Regime
 from tasks.domain.slo import Slo
-from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan
+from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan, SearchPlan
 from tasks.domain.traffic_model import TrafficModel
 
 
@@ -30,12 +30,19 @@ class ModelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """A part of a trace file and the number of engines that share its traffic."""
+    """A part of a trace file and the number of engines that share its traffic.
+
+    find_s: length in seconds of the regime's window to find inside the part by rate, the busiest
+    (peak, failover) or the quietest that is not idle (off-peak); None for the whole part.
+    rate_req_s: the mean rate to replay it at, None for its own.
+    """
 
     path: str
     start_s: float | None
     end_s: float | None
+    find_s: float | None
     replicas: int
+    rate_req_s: float | None
     timezone: str | None
 
 
@@ -51,12 +58,31 @@ class TrafficSource:
     seed: int = 0
     file: TraceFile | None = None
 
+    @property
+    def part(self) -> str:
+        """Return what is taken of a trace file, empty for all of it: the file's hash names no part.
+
+        Without it two windows of one file would pass for the same traffic.
+        """
+        file = self.file
+        if file is None:
+            return ""
+        taken = {
+            "start_s": file.start_s,
+            "end_s": file.end_s,
+            "find_s": file.find_s,
+            "replicas": None if file.replicas == 1 else file.replicas,
+            "rate_req_s": file.rate_req_s,
+        }
+        return ", ".join(f"{name}={value:g}" for name, value in taken.items() if value is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFiles:
     """Everything that a study's YAML and the files it names say.
 
     parameter_set: the set that a release gate holds for this study, None where it names none.
+    search_traffic: what the search is measured on, None for the study's own traffic.
     evaluation_folder: where the accuracy task, calibration text and sanity prompts lie.
     """
 
@@ -68,6 +94,8 @@ class StudyFiles:
     traffic: TrafficSource
     arms: tuple[Arm, ...]
     load: LoadPlan
+    search: SearchPlan | None
+    search_traffic: TrafficSource | None
     evaluation: EvaluationPlan | None
     evaluation_folder: str
     profile_s: float

@@ -16,6 +16,7 @@ from tasks.domain.load_point import LoadPoint
 from tasks.domain.measurement import Measurement
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.profile import Profile
+from tasks.domain.request_table import RequestTable
 from tasks.domain.study_request import EvaluationPlan, QuantizationPlan
 
 
@@ -52,11 +53,15 @@ class PrepareCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deploy:
-    """Start an engine with these values and wait for one real completion."""
+    """Start an engine with these values and wait for one real completion.
+
+    live: load the scheduler whose knobs change without a restart; the values are its envelope.
+    """
 
     arm: str
     checkpoint: Checkpoint
     values: ParameterValues
+    live: bool = False
     key: str | None = None
 
 
@@ -79,12 +84,18 @@ class ProbeText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Offer one load and reduce what came back. ``traffic`` is ``reference`` or ``fresh``."""
+    """Offer one load and reduce what came back. ``traffic`` names one of the run's traces.
+
+    live: values that the running engine is moved to first. keep_requests: return the requests'
+    columns too.
+    """
 
     key: str
     arm: str
     point: LoadPoint
     traffic: str = "reference"
+    live: ParameterValues | None = None
+    keep_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +167,7 @@ class Measured:
 
     measurement: Measurement
     profile: Profile
+    requests: RequestTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +196,17 @@ class Failed:
 
 
 Outcome = CheckpointReady | Deployed | Done | TextProbed | Measured | Evaluated | Profiled | Failed
+
+
+def failure_in(outcome: Outcome) -> Failed:
+    """Return a failed outcome as it is, and one of the wrong kind as the driver's failure."""
+    if isinstance(outcome, Failed):
+        return outcome
+    return Failed(
+        code="WRONG_OUTCOME",
+        message=f"a driver sent {type(outcome).__name__} for a step of another kind",
+        status=TrialStatus.FAILED,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ carry the steps out. It knows no file, clock, engine or tracker.
 """
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tasks.domain.arm_run import ArmRun, Stepping
+from tasks.domain.arm_search import ArmSearch, Searcher, SearchReport
 from tasks.domain.decision import Decision
 from tasks.domain.steps import Failed, Outcome, Step, TrialStatus
 from tasks.domain.study_decision import study_decision
@@ -23,11 +24,15 @@ Running = Generator[Step, Outcome, ResultT]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """The trials in the order in which they ran, and what they decide."""
+    """The trials in the order in which they ran, and what they decide.
+
+    searches: one report a searched arm.
+    """
 
     study_id: str
     trials: tuple[Trial, ...]
     decision: Decision
+    searches: tuple[SearchReport, ...] = ()
 
 
 def drive(running: Running[ResultT], carry_out: Callable[[Step], Outcome]) -> ResultT:
@@ -48,34 +53,81 @@ def run_study(
     request: StudyRequest,
     recall: Mapping[str, Outcome],
     infeasible: Mapping[str, str] | None = None,
+    searchers: Mapping[str, Searcher] | None = None,
 ) -> Running[StudyResult]:
-    """Yield the steps of the study, arm by arm with the reference first, and return its result.
+    """Yield the steps of the study, the reference first, and return its result.
 
+    First the live knobs of the searched arms are found (``searchers`` by the arm's name), then
+    every arm is measured on a fresh engine, in as many rounds as the load asks for, each in the
+    opposite order of the one before.
     ``recall`` maps step keys to outcomes that are known from an earlier run of the same study:
     those steps are not yielded, and an arm whose steps are all known starts no engine.
     ``infeasible`` maps names of arms that the plan rules out to the reason: no engine is started
     for them. The study stops early when more than a fifth of its trials FAILED.
     """
-    trials: list[Trial] = []
-    for arm in sorted(request.arms, key=lambda a: not a.is_reference):
-        reason = (infeasible or {}).get(arm.name)
-        if reason is not None:
-            trials.append(_ruled_out(arm, reason))
+    arms = sorted(request.arms, key=lambda a: not a.is_reference)
+    ruled_out = {
+        name: Failed(code="INFEASIBLE_BY_PLAN", message=text, status=TrialStatus.INFEASIBLE)
+        for name, text in (infeasible or {}).items()
+    }
+    searches = []
+    for i, arm in enumerate(arms):
+        searcher = (searchers or {}).get(arm.name)
+        if not arm.searched or request.search is None or searcher is None or arm.name in ruled_out:
             continue
-        trials.append((yield from _trial(ArmRun(request=request, arm=arm, recall=recall))))
-        failed = sum(trial.status is TrialStatus.FAILED for trial in trials)
-        if failed > MAX_FAILED_FRAC * len(request.arms):
-            break
+        search = ArmSearch(
+            request=request, arm=arm, plan=request.search, searcher=searcher, recall=recall
+        )
+        report = yield from search.run()
+        searches.append(report)
+        arms[i] = replace(arm, values=report.found)
+        unfit = report.failure or _nothing_found(arms, i, report)
+        if unfit is not None:
+            ruled_out[arm.name] = unfit
+    trials = yield from _trials(request, tuple(arms), ruled_out, recall)
     return StudyResult(
         study_id=request.study_id,
-        trials=tuple(trials),
-        decision=study_decision(request, tuple(trials)),
+        trials=trials,
+        decision=study_decision(replace(request, arms=tuple(arms)), trials),
+        searches=tuple(searches),
     )
 
 
-def _trial(run: ArmRun) -> Running[Trial]:
-    yield from _observe(run)
-    return (yield from run.finish())
+def _trials(
+    request: StudyRequest,
+    arms: tuple[Arm, ...],
+    ruled_out: Mapping[str, Failed],
+    recall: Mapping[str, Outcome],
+) -> Running[tuple[Trial, ...]]:
+    """Measure the arms round by round; the first round also looks at everything but the rate."""
+    limit = MAX_FAILED_FRAC * len(arms)
+    runs: list[ArmRun] = []
+    lost = 0
+    for arm in arms:
+        if arm.name in ruled_out:
+            lost += ruled_out[arm.name].status is TrialStatus.FAILED
+            continue
+        run = ArmRun(request=request, arm=arm, recall=recall)
+        runs.append(run)
+        yield from _observe(run)
+        yield from run.pause()
+        lost += run.notes.status() is TrialStatus.FAILED
+        if lost > limit:
+            break
+    order = runs
+    for number in range(1, request.load.rounds if lost <= limit else 1):
+        order = order[::-1]
+        for run in order:
+            yield from _measure_again(run, number)
+            yield from run.pause()
+    finished = {run.arm.name: run.notes.finished() for run in runs}
+    skipped = {
+        arm.name: Trial(arm=arm, status=ruled_out[arm.name].status, failure=ruled_out[arm.name])
+        for arm in arms
+        if arm.name in ruled_out
+    }
+    known = {**finished, **skipped}
+    return tuple(known[arm.name] for arm in arms if arm.name in known)
 
 
 def _observe(run: ArmRun) -> Stepping:
@@ -92,6 +144,27 @@ def _observe(run: ArmRun) -> Stepping:
     )
 
 
-def _ruled_out(arm: Arm, reason: str) -> Trial:
-    failure = Failed(code="INFEASIBLE_BY_PLAN", message=reason, status=TrialStatus.INFEASIBLE)
-    return Trial(arm=arm, status=TrialStatus.INFEASIBLE, failure=failure)
+def _measure_again(run: ArmRun, number: int) -> Stepping:
+    """Measure the regime's rate of a later round, unless the arm has failed before."""
+    if run.notes.failure is not None:
+        return False
+    for point in run.request.load.regime_points(number):
+        if not (yield from run.measure(point)):
+            return False
+    return True
+
+
+def _nothing_found(arms: list[Arm], index: int, report: SearchReport) -> Failed | None:
+    """Return why a searched arm is not measured again: another arm has its very values."""
+    arm = arms[index]
+    twin = next(
+        (a for a in arms if a is not arm and (a.method, a.values) == (arm.method, arm.values)), None
+    )
+    if report.improved or twin is None:
+        return None
+    return Failed(
+        code="NOTHING_FOUND",
+        message=f"no point of {len(report.probes)} beat the defaults by the minimum gain, and arm "
+        f"{twin.name} measures those already ({report.stop_reason})",
+        status=TrialStatus.PRUNED,
+    )

@@ -27,7 +27,12 @@ def study_decision(request: StudyRequest, trials: tuple[Trial, ...]) -> Decision
         min_window_s=request.load.window_s,
     )
     reference = by_name.get(request.reference.name)
-    arms = tuple(_evidence(arm, by_name.get(arm.name), reference, request) for arm in request.arms)
+    pruned = {trial.arm.name for trial in trials if trial.status is TrialStatus.PRUNED}
+    arms = tuple(
+        _evidence(arm, by_name.get(arm.name), reference, request)
+        for arm in request.arms
+        if arm.name not in pruned
+    )
     evidence = StudyEvidence(regime=request.regime.value, arms=arms, seed=request.seed)
     return decide(evidence, gates=gates)
 

@@ -11,12 +11,16 @@ from tasks.domain.slo import Slo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One assignment that a study compares: a checkpoint's method and engine values."""
+    """One assignment that a study compares: a checkpoint's method and engine values.
+
+    searched: its live knobs are found by a search first; ``values`` are what the search keeps.
+    """
 
     name: str
     method: str
     values: ParameterValues
     is_reference: bool = False
+    searched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +28,9 @@ class LoadPlan:
     """The loads that every arm meets.
 
     rate_scales multiply the traffic's rate; 1.0 is the regime's own and is measured
-    ``regime_repeats`` times (the repeats are the study's A/A pairs). The concurrency curve is
+    ``regime_repeats`` times (the repeats are the study's A/A pairs). With ``rounds`` 2 every arm
+    meets the regime's rate again on a fresh engine, the arms in the opposite order: A B B A. The
+    concurrency curve is
     closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
     most ``curve_points`` points of ``curve_duration_s`` each.
     """
@@ -32,6 +38,7 @@ class LoadPlan:
     rate_scales: tuple[float, ...]
     duration_s: float
     regime_repeats: int = 1
+    rounds: int = 1
     curve_limit: int = 16
     curve_points: int = 0
     curve_duration_s: float = 20.0
@@ -39,22 +46,47 @@ class LoadPlan:
     warmup_requests: int = 8
 
     def open_points(self) -> tuple[LoadPoint, ...]:
-        """Return the open-loop points, the regime's own rate first."""
-        regime = tuple(
-            LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.duration_s, repeat=i)
-            for i in range(self.regime_repeats)
-        )
+        """Return the open-loop points of the first round, the regime's own rate first."""
         others = tuple(
             LoadPoint(kind=LoadKind.OPEN, rate_scale=scale, duration_s=self.duration_s)
             for scale in self.rate_scales
             if scale != 1.0
         )
-        return regime + others
+        return self.regime_points(0) + others
+
+    def regime_points(self, number: int) -> tuple[LoadPoint, ...]:
+        """Return the points at the regime's own rate of a round, counted from 0."""
+        first = number * self.regime_repeats
+        return tuple(
+            LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.duration_s, repeat=i)
+            for i in range(first, first + self.regime_repeats)
+        )
 
     @property
     def load_s(self) -> float:
         """Seconds of load one arm meets at most, warm-up and draining apart."""
-        return len(self.open_points()) * self.duration_s + self.curve_points * self.curve_duration_s
+        again = (self.rounds - 1) * self.regime_repeats
+        points = len(self.open_points()) + again
+        return points * self.duration_s + self.curve_points * self.curve_duration_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlan:
+    """How the live knobs of the searched arms are found, on one engine an arm.
+
+    levels: (knob, values); a knob without levels gets those that catalogue and guide suggest.
+    trace: hash and part of the traffic that it is measured on.
+    probe_s: seconds of load a point. max_points: the defaults' included. gpu_minutes: of load, None
+    without a limit. min_gain_frac: the smallest forecast gain that is worth a point.
+    """
+
+    policy: str = "ours"
+    levels: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    probe_s: float = 30.0
+    max_points: int = 8
+    gpu_minutes: float | None = None
+    min_gain_frac: float = 0.03
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +126,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRequest:
-    """A study: one model, one hardware, one regime, the arms to compare and the gates."""
+    """A study: one model, one hardware, one regime, the arms to compare and the gates.
+
+    trace_part: which part of the trace file is offered, empty for all of it.
+    """
 
     name: str
     model: str
@@ -112,6 +147,8 @@ class StudyRequest:
     seed: int
     surroundings: Surroundings
     synthetic: bool = False
+    search: SearchPlan | None = None
+    trace_part: str = ""
 
     @property
     def measured_part(self) -> str:
@@ -119,7 +156,7 @@ class StudyRequest:
         return json.dumps(
             [
                 self.model_sha256,
-                self.trace_sha256,
+                [self.trace_sha256, self.trace_part],
                 self.seed,
                 [self.surroundings.hardware, self.surroundings.device_count],
                 [self.surroundings.driver, self.surroundings.engine, self.surroundings.client],
@@ -130,6 +167,7 @@ class StudyRequest:
     def study_id(self) -> str:
         """Twelve hex digits that name this study: equal requests have equal ids."""
         gates = [repr(self.slo), self.min_gain_frac, repr(self.evaluation), repr(self.load)]
+        gates += [] if self.search is None else [repr(self.search)]
         text = json.dumps(
             [self.name, self.measured_part, self.regime, repr(self.arms), gates, self.profile_s]
         )

@@ -90,6 +90,7 @@ def request_params(request: StudyRequest) -> Pairs:
         ("model/sha256", request.model_sha256),
         ("trace/name", request.traffic_name),
         ("trace/sha256", request.trace_sha256),
+        *((("trace/part", request.trace_part),) if request.trace_part else ()),
         *_slo_params(request.slo),
         ("load/rate_scales", " ".join(f"{scale:g}" for scale in request.load.rate_scales)),
         ("load/duration_s", f"{request.load.duration_s:g}"),

@@ -70,7 +70,7 @@ class TrialNotes:
         """Return the trial with the status that its outcomes earn."""
         return Trial(
             arm=self.arm,
-            status=self._status(),
+            status=self.status(),
             checkpoint=self.checkpoint,
             startup_s=self.startup_s,
             engine_facts=self.engine_facts,
@@ -83,7 +83,8 @@ class TrialNotes:
             failure=self.failure,
         )
 
-    def _status(self) -> TrialStatus:
+    def status(self) -> TrialStatus:
+        """Return the status that the outcomes earn so far."""
         if self.failure is not None:
             return self.failure.status
         if not self.measurements:

@@ -125,6 +125,25 @@ def cut(trace: Trace, start_s: float, end_s: float) -> Trace:
     return part if warning is None else replace(part, notes=with_warning(part.notes, *warning))
 
 
+def at_rate(trace: Trace, rate_req_s: float) -> Trace:
+    """Return the trace replayed at a mean rate: every gap times the same number.
+
+    The gaps' coefficient of variation stays; how long a regime lasts does not.
+
+    Raises:
+        TraceError: for a rate that is not positive, or a trace that has no rate of its own.
+    """
+    _positive(rate_req_s, "rate_req_s")
+    if trace.duration_s <= 0:
+        raise TraceError(
+            f"{trace.source} holds {len(trace)} requests over 0 s, so it has no rate to change to "
+            f"rate_req_s={rate_req_s:g}; needed requests at different times"
+        )
+    factor = (len(trace) - 1) / trace.duration_s / rate_req_s
+    source = f"{trace.source} at {rate_req_s:g} req/s"
+    return replace(trace, arrival_s=trace.arrival_s * factor, source=source, origin_utc=None)
+
+
 def thin_by_session(trace: Trace, *, replicas: int, seed: int, failover: bool = False) -> Trace:
     """Return one engine's share of a fleet's trace: 1/N of its requests, by whole sessions.
 

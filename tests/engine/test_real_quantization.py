@@ -159,7 +159,7 @@ def test_the_converted_tokenizer_splits_numbers_into_digits(model_dir: Path) -> 
 
 def test_the_engine_says_whether_it_has_the_packed_kernel(engine_python: str) -> None:
     flags = Path("/proc/cpuinfo").read_text()
-    answer = has_w4a16_kernel(Path(engine_python))
+    answer = has_w4a16_kernel(Path(engine_python), dtype="bfloat16")
     assert answer is not None
     if "avx512" not in flags and not Path("/dev/nvidia0").exists():
         assert answer is False

@@ -4,6 +4,7 @@ from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.measurement import Measurement, reduce_records
 from tasks.domain.profile import Profile
 from tasks.domain.request_record import ClientReport, RequestRecord
+from tasks.domain.request_table import request_table
 from tasks.domain.slo import Slo
 from tasks.domain.steps import Measured
 
@@ -64,12 +65,8 @@ def measurement(
 ) -> Measurement:
     """Return a reduction of ``good`` fast and ``bad`` slow requests, spread evenly."""
     n = good + bad
-    slow = [(i + 1) * bad // n > i * bad // n for i in range(n)]
-    records = [
-        record(i, i * point.duration_s / n, ttft_s=5.0 if slow[i] else 0.1) for i in range(n)
-    ]
     return reduce_records(
-        records,
+        records_of(point, good=good, bad=bad),
         load_point=point,
         schedule_duration_s=point.duration_s,
         slo=slo,
@@ -79,8 +76,27 @@ def measurement(
     )
 
 
-def measured(point: LoadPoint, *, good: int, bad: int = 0, slo: Slo = CHAT_SLO) -> Measured:
-    return Measured(measurement=measurement(point, good=good, bad=bad, slo=slo), profile=Profile())
+def records_of(point: LoadPoint, *, good: int, bad: int = 0) -> list[RequestRecord]:
+    """Return ``good`` fast and ``bad`` slow requests, spread evenly over the point's seconds."""
+    n = good + bad
+    slow = [(i + 1) * bad // n > i * bad // n for i in range(n)]
+    return [record(i, i * point.duration_s / n, ttft_s=5.0 if slow[i] else 0.1) for i in range(n)]
+
+
+def measured(
+    point: LoadPoint,
+    *,
+    good: int,
+    bad: int = 0,
+    slo: Slo = CHAT_SLO,
+    keep_requests: bool = False,
+) -> Measured:
+    rows = records_of(point, good=good, bad=bad)
+    return Measured(
+        measurement=measurement(point, good=good, bad=bad, slo=slo),
+        profile=Profile(),
+        requests=request_table(rows, duration_s=point.duration_s) if keep_requests else None,
+    )
 
 
 def open_point(duration_s: float = 180.0, repeat: int = 0) -> LoadPoint:

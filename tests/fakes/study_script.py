@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from tasks.domain.accuracy import report_accuracy
 from tasks.domain.accuracy_run import AccuracyRun, Protocol
@@ -115,7 +116,8 @@ def accuracy(sha256: str, *, right: int, n: int = 100) -> Evaluated:
 class Script:
     """Answers steps. ``good`` gives (good, bad) requests a measurement by arm; ``fails`` a step's
     failure by (arm, kind of step), used up one by one; ``serve_as`` how AWQ is served; ``spoilt``
-    codes of flags that make the next measurements of a load point INVALID.
+    codes of flags that make the next measurements of a load point INVALID; ``live_good`` (good,
+    bad) by the running cap that a live engine was moved to.
     """
 
     good: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -124,6 +126,7 @@ class Script:
     serve_as: str = "packed"
     degenerate_frac: float = 0.0
     spoilt: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    live_good: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     stored: dict[str, Outcome] = field(default_factory=dict)
     engines: int = 0
@@ -160,7 +163,10 @@ class Script:
                 good, bad = self.good.get(step.arm, (180, 0))
                 if step.point.kind is LoadKind.CLOSED:
                     good, bad = 400, 0
-                return self._spoil(measured(step.point, good=good, bad=bad))
+                if step.live is not None:
+                    good, bad = self.live_good[cast(int, step.live.get("max_num_seqs"))]
+                keep = step.keep_requests
+                return self._spoil(measured(step.point, good=good, bad=bad, keep_requests=keep))
             case Evaluate():
                 return accuracy(step.checkpoint_sha256, right=self.right.get(step.arm, 80))
             case ProfileArm():

@@ -72,7 +72,7 @@ def test_the_reference_is_the_prepared_folder_itself(prepared: PreparedModel) ->
 def test_without_the_kernel_awq_is_served_dequantized_under_its_own_hash(
     prepared: PreparedModel, recipes: list[AwqRecipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python: False)
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: False)
     said: list[str] = []
     made = make(prepared, "awq", engine_python=Path("engine"), said=said)
     assert made.folder.name == "plain"
@@ -87,7 +87,7 @@ def test_without_the_kernel_awq_is_served_dequantized_under_its_own_hash(
 def test_with_the_kernel_awq_is_served_packed(
     prepared: PreparedModel, recipes: list[AwqRecipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python: True)
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: True)
     made = make(prepared, "awq", engine_python=Path("engine"))
     assert made.folder.name == "packed"
     assert made.checkpoint.kernel == "native"
@@ -100,7 +100,7 @@ def test_an_unknown_kernel_is_no_kernel(
     monkeypatch: pytest.MonkeyPatch,
     engine_python: Path | None,
 ) -> None:
-    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python: None)
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: None)
     assert make(prepared, "awq", engine_python=engine_python).checkpoint.kernel == "emulated"
 
 

@@ -24,12 +24,16 @@ print("RETUNE-KERNEL", answer)
 """
 
 
-def has_w4a16_kernel(engine_python: Path) -> bool | None:
-    """Return whether the engine has a W4A16 kernel here, None where it cannot be told.
+def has_w4a16_kernel(engine_python: Path, *, dtype: str) -> bool | None:
+    """Return whether the engine has a W4A16 kernel for activations of this type here.
 
-    On CUDA that is compute capability 7.5 or more (Marlin); on the CPU the operator itself is
-    looked for: vLLM 0.32.0 builds it for AVX-512 and AMX, not for AVX2.
+    None where it cannot be told. On CUDA that is compute capability 7.5 or more (Marlin); on the
+    CPU the operator itself is looked for: vLLM 0.32.0 builds it for AVX-512 and AMX, not for AVX2.
+    It takes no float32 activations there, and says so only at the first request
+    ("cpu_gemm_wna16" not implemented for 'Float').
     """
+    if dtype == "float32":
+        return False
     with tempfile.TemporaryDirectory(prefix="retune-kernel-probe-") as outside:
         try:
             ended = subprocess.run(

@@ -82,12 +82,18 @@ class TrafficModelPart(StrictModel):
 
 
 class TraceFilePart(StrictModel):
-    """A trace file: which part of it, and how many engines share it."""
+    """A trace file: which part of it, and how many engines share it.
+
+    find_s: seconds of the regime's own window to find in the part by its rate.
+    rate_req_s replays the part at this mean rate: gaps are stretched alike, burstiness is kept.
+    """
 
     file: str
     start_s: Annotated[float, Field(ge=0, strict=False)] | None = None
     end_s: Positive | None = None
+    find_s: Positive | None = None
     replicas: Count = 1
+    rate_req_s: Positive | None = None
     timezone: str | None = None
 
 
@@ -108,12 +114,25 @@ class TrafficFile(StrictModel):
 
 
 class ArmPart(StrictModel):
-    """One arm of a study."""
+    """One arm of a study; ``search: true`` finds its live knobs before it is measured."""
 
     name: Name
     checkpoint: Literal["reference", "awq"]
     values: dict[str, EngineValue] = {}
     reference: bool = False
+    search: bool = False
+
+
+class SearchPart(StrictModel):
+    """The search of the arms' live knobs. traffic: another file than the study's, held out."""
+
+    policy: Literal["ours", "tpe", "gp", "random", "grid"] = "ours"
+    levels: dict[Literal["max_num_seqs", "max_num_batched_tokens"], list[Count]] = {}
+    probe_s: Positive = 30.0
+    max_points: Annotated[int, Field(ge=2, le=1000)] = 8
+    gpu_minutes: Positive | None = None
+    min_gain_frac: Fraction = 0.03
+    traffic: str | None = None
 
 
 class LoadPart(StrictModel):
@@ -122,6 +141,7 @@ class LoadPart(StrictModel):
     rate_scales: Annotated[list[Positive], Field(min_length=1)]
     duration_s: Positive
     regime_repeats: Annotated[int, Field(ge=1, le=20)] = 1
+    rounds: Annotated[int, Field(ge=1, le=10)] = 1
     window_s: Positive = 30.0
     warmup_requests: Annotated[int, Field(ge=1, le=1000)] = 8
     curve_points: Annotated[int, Field(ge=0, le=20)] = 0
@@ -156,6 +176,7 @@ class StudyFile(StrictModel):
     traffic: str
     arms: Annotated[list[ArmPart], Field(min_length=1)]
     load: LoadPart
+    search: SearchPart | None = None
     evaluation: EvaluationPart | None = None
     profile_s: Annotated[float, Field(ge=0, le=60, strict=False)] = 2.0
     min_gain_frac: Fraction = 0.05
@@ -170,6 +191,17 @@ class StudyFile(StrictModel):
         references = [arm.name for arm in self.arms if arm.reference]
         if len(references) != 1:
             raise ValueError(f"arms: exactly one must have reference: true, found {references}")
+        searched = [arm.name for arm in self.arms if arm.search]
+        if bool(searched) != (self.search is not None):
+            raise ValueError(
+                f"search: arms with search: true are {searched}; give both a search part and such "
+                "an arm, or neither"
+            )
+        if references[0] in searched:
+            raise ValueError(
+                f"arms: the reference {references[0]!r} is not searched: it is what "
+                "gains are gains over; add an arm for the search"
+            )
         return self
 
 
@@ -191,29 +223,3 @@ class NightlyFile(StrictModel):
     regimes: Annotated[list[NightlyRegimePart], Field(min_length=1)]
     load: LoadPart
     seed: int = 0
-
-
-class ProvenancePart(StrictModel):
-    """Where a parameter set comes from; a missing key was not measured."""
-
-    study_id: str | None = None
-    mlflow_run_ids: list[str] = []
-    trace_sha256: str | None = None
-    engine: str | None = None
-    hardware: str | None = None
-    measured_on: str | None = None
-    expires_on: str | None = None
-    slo_values: dict[str, Number] = {}
-
-
-class ParameterSetFile(StrictModel):
-    """A parameter set for one regime."""
-
-    name: Name
-    regime: RegimeName
-    state: Literal["baseline", "candidate", "champion"]
-    model: Name
-    checkpoint: Literal["reference", "awq"]
-    values: dict[str, EngineValue]
-    provenance: ProvenancePart = ProvenancePart()
-    note: str = ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.domain.request_record import RequestRecord
+from tasks.domain.request_table import RequestTable
 from tasks.domain.search.space import Point
 from tasks.domain.search.step_model import Floats, OfferedLoad
 from tasks.domain.slo import Slo
@@ -130,19 +130,18 @@ def observe_rows(point: Point, rows: RequestRows, *, slo: Slo, gpu_s: float) -> 
     )
 
 
-def rows_of_records(records: Sequence[RequestRecord], *, duration_s: float) -> RequestRows:
-    """Return the rows of one load point's records."""
-    ordered = sorted(records, key=lambda r: r.due_s)
+def rows_of_table(table: RequestTable) -> RequestRows:
+    """Return the columns as arrays, None as NaN."""
     return RequestRows(
         load=OfferedLoad(
-            due_s=np.array([r.due_s for r in ordered], dtype=np.float64),
-            prompt_tokens=np.array([r.prompt_tokens or r.asked_prompt_tokens for r in ordered]),
-            output_tokens=np.array([r.tokens if r.ok else r.asked_output_tokens for r in ordered]),
+            due_s=np.array(table.due_s, dtype=np.float64),
+            prompt_tokens=np.array(table.prompt_tokens),
+            output_tokens=np.array(table.output_tokens),
         ),
-        ttft_s=_seconds([r.ttft_s if r.ok else None for r in ordered]),
-        tpot_s=_seconds([r.tpot_s if r.ok else None for r in ordered]),
-        e2e_s=_seconds([r.e2e_s for r in ordered]),
-        duration_s=duration_s,
+        ttft_s=_seconds(table.ttft_s),
+        tpot_s=_seconds(table.tpot_s),
+        e2e_s=_seconds(table.e2e_s),
+        duration_s=table.duration_s,
     )
 
 

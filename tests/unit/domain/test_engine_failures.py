@@ -233,6 +233,17 @@ def test_the_awq_sample_names_the_kernel_that_is_missing(shared_dir: Path) -> No
     assert failure.detail("kernel") == "cpu_gemm_wna16"
 
 
+def test_a_kernel_that_lacks_the_dtype_is_a_missing_kernel_and_not_tried_again() -> None:
+    said = "(Worker pid=7) ERROR 12-01 12:32:12 [multiproc_executor.py:1063] "
+    log = (
+        f"{said}Traceback (most recent call last):\n"
+        f"{said}NotImplementedError: \"cpu_gemm_wna16\" not implemented for 'Float'\n"
+    )
+    failure = failure_from_log(log, exit_code=0)
+    assert (failure.code, failure.infeasible, failure.retry) == ("MISSING_KERNEL", True, False)
+    assert details(failure) == {"function": "cpu_gemm_wna16", "dtype": "Float"}
+
+
 @pytest.mark.parametrize("name", ["vllm-0.32.0-cpu-server.log", "vllm-0.24.0-h200-server.log"])
 def test_a_healthy_log_of_a_killed_engine_blames_the_signal_only(
     shared_dir: Path, name: str

@@ -12,5 +12,9 @@ def test_the_answer_is_found_among_the_engines_own_lines() -> None:
 
 
 def test_an_interpreter_without_vllm_or_none_at_all_gives_no_answer(tmp_path: Path) -> None:
-    assert has_w4a16_kernel(Path(sys.executable)) is None
-    assert has_w4a16_kernel(tmp_path / "python") is None
+    assert has_w4a16_kernel(Path(sys.executable), dtype="bfloat16") is None
+    assert has_w4a16_kernel(tmp_path / "python", dtype="auto") is None
+
+
+def test_no_engine_is_asked_for_float32_which_no_kernel_takes(tmp_path: Path) -> None:
+    assert has_w4a16_kernel(tmp_path / "python", dtype="float32") is False

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tasks.domain.parameters import Regime
 from tasks.domain.request_record import RequestRecord
 from tasks.domain.search.objective import Objective
+from tasks.domain.request_table import request_table
 from tasks.domain.search.observation import (
     RequestRows,
     judge_rows,
     observe_rows,
     pressure_of,
-    rows_of_records,
+    rows_of_table,
 )
 from tasks.domain.search.step_model import OfferedLoad
 from tasks.domain.slo import Slo
@@ -65,7 +66,7 @@ def test_records_become_rows_with_failures_as_nan() -> None:
     bad = RequestRecord(
         index=1, due_s=0.5, asked_prompt_tokens=9, asked_output_tokens=4, error_code="TIMEOUT"
     )
-    rows = rows_of_records([good, bad], duration_s=2.0)
+    rows = rows_of_table(request_table([good, bad], duration_s=2.0))
     assert rows.load.due_s.tolist() == [0.5, 1.0]
     assert math.isnan(rows.ttft_s[0])
     assert rows.ttft_s[1] == pytest.approx(0.4)

@@ -1,0 +1,224 @@
+"""The search of one arm's live knobs: one engine, moved from point to point without a restart.
+
+Yields Steps and is sent Outcomes, like every part of a study. The policy is told what each point
+gave; a killed search goes on where it stopped, since every outcome is recalled by its key.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tasks.domain.engine_session import EngineSession
+from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.measurement_diagnosis import diagnose_measurement
+from tasks.domain.parameters import ParameterValues
+from tasks.domain.search.objective import Objective
+from tasks.domain.search.observation import Observation, observe_rows, rows_of_table
+from tasks.domain.search.protocol import Policy, PriorUse, Proposal
+from tasks.domain.search.space import KNOBS, Point, SearchSpace
+from tasks.domain.steps import (
+    CheckpointReady,
+    Failed,
+    Measure,
+    Measured,
+    Outcome,
+    PrepareCheckpoint,
+    Step,
+    TrialStatus,
+    failure_in,
+    step_key,
+)
+from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
+
+SEARCH_TRAFFIC = "search"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searcher:
+    """What a search needs besides the request: a fresh policy, its space and its objective.
+
+    envelope: the values that the engine is started with; no point may exceed them.
+    """
+
+    policy: Policy
+    space: SearchSpace
+    objective: Objective
+    envelope: ParameterValues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedPoint:
+    """One point of a search, why it was asked and what it gave; None was not measured.
+
+    key: under which the requests lie. forecast: the worth that was expected.
+    """
+
+    values: ParameterValues
+    status: TrialStatus
+    reason: str
+    priors: tuple[PriorUse, ...]
+    key: str
+    n: int | None = None
+    attainment_frac: float | None = None
+    worth: float | None = None
+    forecast: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchReport:
+    """What a search found for an arm.
+
+    found: the arm's values with the best point's knobs where they differ from the defaults; the
+    arm's own values where nothing beat them. load_s: seconds of load. failure: what ended it
+    before anything could be compared.
+    """
+
+    arm: str
+    policy: str
+    probes: tuple[ProbedPoint, ...]
+    found: ParameterValues
+    improved: bool
+    load_s: float
+    stop_code: str
+    stop_reason: str
+    priors: tuple[PriorUse, ...] = ()
+    failure: Failed | None = None
+
+
+Searching = Generator[Step, Outcome, SearchReport]
+
+
+@dataclass(slots=True, kw_only=True)
+class ArmSearch:
+    """The search of one arm that the study marks as searched."""
+
+    request: StudyRequest
+    arm: Arm
+    plan: SearchPlan
+    searcher: Searcher
+    recall: Mapping[str, Outcome]
+    probes: list[ProbedPoint] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+
+    def run(self) -> Searching:
+        """Ask, move, measure and tell until the policy stops; the engine is stopped at the end."""
+        request, method = self.request, self.arm.method
+        ready = yield PrepareCheckpoint(
+            key=step_key("checkpoint", request.model_sha256, method, request.quantization),
+            arm=self.arm.name,
+            method=method,
+            quantization=request.quantization,
+        )
+        if not isinstance(ready, CheckpointReady):
+            return self._report("FAILED", "the checkpoint is not ready", failure=failure_in(ready))
+        key = step_key(
+            request.measured_part,
+            ready.checkpoint,
+            self.searcher.envelope,
+            self.plan.trace,
+            "search",
+        )
+        session = EngineSession(
+            arm=self.arm.name,
+            checkpoint=ready.checkpoint,
+            values=self.searcher.envelope,
+            deploy_key=key,
+            warmup_requests=request.load.warmup_requests,
+            recall=self.recall,
+            live=True,
+        )
+        report = yield from self._ask_until_stop(session, key)
+        yield from session.close()
+        return report
+
+    def _ask_until_stop(self, session: EngineSession, key: str) -> Searching:
+        policy = self.searcher.policy
+        while isinstance(answer := policy.ask(), Proposal):
+            point = LoadPoint(
+                kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.plan.probe_s, repeat=0
+            )
+            step = Measure(
+                key=step_key(key, point, answer.point.values, self.request.slo),
+                arm=self.arm.name,
+                point=point,
+                traffic=SEARCH_TRAFFIC,
+                live=answer.point.values,
+                keep_requests=True,
+            )
+            outcome = yield from session.measurement_of(step)
+            observation = self._observation(answer.point, outcome)
+            policy.tell(observation)
+            self.observations.append(observation)
+            self.probes.append(self._probed(answer, observation, step.key, outcome))
+            if isinstance(outcome, Failed) and outcome.status is not TrialStatus.INFEASIBLE:
+                return self._report(outcome.code, outcome.message, failure=outcome)
+        return self._report(answer.code, answer.reason, priors=answer.priors)
+
+    def _observation(self, point: Point, outcome: Outcome) -> Observation:
+        if not isinstance(outcome, Measured) or outcome.requests is None:
+            failed = failure_in(outcome)
+            return Observation(point=point, status=failed.status, gpu_s=0.0, note=failed.message)
+        seen = observe_rows(
+            point,
+            rows_of_table(outcome.requests),
+            slo=self.request.slo,
+            gpu_s=outcome.requests.span_s,
+        )
+        window = outcome.profile.window
+        found = diagnose_measurement(outcome.measurement, outcome.profile, point.values)
+        flags = [flag.sentence for flag in outcome.measurement.flags if flag.invalid]
+        return replace(
+            seen,
+            status=TrialStatus.INVALID if flags else TrialStatus.COMPLETE,
+            waiting_mean=None if window is None else window.waiting_mean,
+            running_max=None if window is None else window.running_max,
+            kv_peak_frac=None if window is None else window.kv_usage_max_frac,
+            diagnosis=tuple(finding.rule_id for finding in found.first_reading),
+            note="; ".join(flags),
+        )
+
+    def _probed(
+        self, asked: Proposal, seen: Observation, key: str, outcome: Outcome
+    ) -> ProbedPoint:
+        return ProbedPoint(
+            values=asked.point.values,
+            status=seen.status,
+            reason=asked.reason,
+            priors=asked.priors,
+            key=key,
+            n=outcome.measurement.n_requests if isinstance(outcome, Measured) else None,
+            attainment_frac=None if seen.shares is None else seen.shares.attainment_frac,
+            worth=self.searcher.objective.worth(seen),
+            forecast=None if asked.forecast is None else asked.forecast.mean,
+        )
+
+    def _report(
+        self,
+        code: str,
+        reason: str,
+        *,
+        priors: tuple[PriorUse, ...] = (),
+        failure: Failed | None = None,
+    ) -> SearchReport:
+        best = self.searcher.objective.best(self.observations)
+        reference = self.searcher.space.reference
+        improved = best is not None and best.point != reference
+        return SearchReport(
+            arm=self.arm.name,
+            policy=self.plan.policy,
+            probes=tuple(self.probes),
+            found=_overrides(self.arm.values, best.point, reference)
+            if improved and best is not None
+            else self.arm.values,
+            improved=improved,
+            load_s=sum(o.gpu_s for o in self.observations),
+            stop_code=code,
+            stop_reason=reason,
+            priors=priors,
+            failure=failure if best is None else None,
+        )
+
+
+def _overrides(own: ParameterValues, best: Point, reference: Point) -> ParameterValues:
+    """Return the arm's values with the knobs that differ from the reference point's."""
+    asked, unasked = best.values.as_dict(), reference.values.as_dict()
+    return own.overriding({n: asked[n] for n in KNOBS if asked[n] != unasked[n]})

@@ -1,0 +1,162 @@
+"""A study that searches live knobs first, carried out without Prefect, MLflow or an engine."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from tasks.domain.arm_search import Searcher, SearchReport
+from tasks.domain.codec import from_text, to_text
+from tasks.domain.decision import DecisionOutcome
+from tasks.domain.parameters import ParameterValues
+from tasks.domain.search.ledger import Ledger
+from tasks.domain.search.objective import Objective
+from tasks.domain.search.protocol import Budget
+from tasks.domain.search.random_grid import GridPolicy
+from tasks.domain.search.space import Point, SearchSpace
+from tasks.domain.steps import (
+    Deploy,
+    Failed,
+    Measure,
+    PrepareCheckpoint,
+    Step,
+    TrialStatus,
+)
+from tasks.domain.study import StudyResult, drive, run_study
+from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
+from tests.fakes.measurements import CHAT_SLO
+from tests.fakes.study_script import Script, died, study_request, two_arms
+
+CAPS = (4, 16, 64)
+REFERENCE = two_arms()[1]
+TUNED = Arm(name="tuned", method="reference", values=ParameterValues(), searched=True)
+BETTER = {4: (60, 120), 16: (180, 0), 64: (120, 60)}
+
+
+def space() -> SearchSpace:
+    points = tuple(
+        Point(
+            cell=ParameterValues(),
+            max_num_seqs=cap,
+            max_num_batched_tokens=2048,
+            overrides=int(cap != 64),
+        )
+        for cap in CAPS
+    )
+    return SearchSpace(points=points, reference=points[-1])
+
+
+def searcher(trials: int | None = None) -> Searcher:
+    objective = Objective(slo=CHAT_SLO)
+    ledger = Ledger(space=space(), objective=objective, budget=Budget(trials=trials))
+    return Searcher(
+        policy=GridPolicy(ledger=ledger),
+        space=space(),
+        objective=objective,
+        envelope=ParameterValues.of({"max_num_seqs": 64, "max_num_batched_tokens": 2048}),
+    )
+
+
+def request(*, rounds: int = 1) -> StudyRequest:
+    plain = study_request(REFERENCE, TUNED)
+    return replace(plain, search=SearchPlan(probe_s=180.0), load=replace(plain.load, rounds=rounds))
+
+
+def run(script: Script, *, recall=None, rounds: int = 1, trials: int | None = None) -> StudyResult:
+    running = run_study(request(rounds=rounds), recall or {}, searchers={"tuned": searcher(trials)})
+    return drive(running, script.carry_out)
+
+
+def deploys(script: Script) -> list[tuple[str, bool]]:
+    return [(step.arm, step.live) for step in script.steps if isinstance(step, Deploy)]
+
+
+def test_the_best_point_is_found_on_one_live_engine_and_confirmed_on_a_fresh_one() -> None:
+    script = Script(live_good=BETTER, good={"reference": (120, 60), "tuned": (180, 0)})
+    result = run(script)
+    assert deploys(script) == [("tuned", True), ("reference", False), ("tuned", False)]
+    (report,) = result.searches
+    assert report.found == ParameterValues.of({"max_num_seqs": 16})
+    assert [p.values.get("max_num_seqs") for p in report.probes][0] == 64
+    assert result.trials[1].arm.values == report.found
+    assert result.decision.outcome is DecisionOutcome.PROMOTE
+    assert result.decision.winner == "tuned"
+
+
+def test_the_live_engine_starts_with_the_envelope_and_is_moved_before_each_point() -> None:
+    script = Script(live_good=BETTER)
+    run(script)
+    envelope = next(step.values for step in script.steps if isinstance(step, Deploy))
+    assert envelope.get("max_num_seqs") == 64
+    moved = [s.live for s in script.steps if isinstance(s, Measure) and s.live is not None]
+    assert {values.get("max_num_seqs") for values in moved} == set(CAPS)
+    assert all(s.traffic == "search" for s in script.steps if isinstance(s, Measure) and s.live)
+
+
+def test_defaults_that_nothing_beats_are_not_measured_twice_and_kept() -> None:
+    script = Script(live_good={4: (10, 170), 16: (60, 120), 64: (180, 0)})
+    result = run(script)
+    assert deploys(script) == [("tuned", True), ("reference", False)]
+    assert result.trials[1].status is TrialStatus.PRUNED
+    assert result.trials[1].failure is not None
+    assert result.trials[1].failure.code == "NOTHING_FOUND"
+    assert result.decision.outcome is DecisionOutcome.KEEP
+
+
+def test_two_rounds_interleave_the_arms_a_b_b_a_on_fresh_engines() -> None:
+    script = Script(live_good=BETTER, good={"reference": (120, 60)})
+    result = run(script, rounds=2)
+    assert [arm for arm, live in deploys(script) if not live] == [
+        "reference", "tuned", "tuned", "reference",
+    ]  # fmt: skip
+    names = [m.measurement.load_point.name for m in result.trials[0].measurements]
+    assert names == ["x1.00", "x1.00_r1", "x0.50", "x1.00_r2", "x1.00_r3"]
+    assert all(len(t.at_regime_rate) == 4 for t in result.trials)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 6, 9, 14, 20, 26])
+def test_a_search_that_is_killed_goes_on_where_it_stopped(cut: int) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(step: Step) -> None:
+        if len(script.steps) == cut:
+            raise KilledError
+
+    script = Script(before=kill, live_good=BETTER, good={"reference": (120, 60)})
+    with contextlib.suppress(KilledError):
+        run(script, rounds=2)
+    measured = {s.key for s in script.steps if isinstance(s, Measure) and s.key in script.stored}
+    resumed = Script(live_good=BETTER, good={"reference": (120, 60)})
+    result = run(resumed, recall=script.stored, rounds=2)
+    assert not measured & {s.key for s in resumed.steps if isinstance(s, Measure)}
+    whole = run(Script(live_good=BETTER, good={"reference": (120, 60)}), rounds=2)
+    assert result.searches == whole.searches
+    assert result.decision == whole.decision
+
+
+def test_a_search_whose_engine_dies_twice_rules_its_arm_out_and_the_study_says_so() -> None:
+    script = Script(live_good=BETTER, fails={("tuned", Deploy): [died(), died()]})
+    result = run(script)
+    assert [t.status for t in result.trials] == [TrialStatus.COMPLETE, TrialStatus.FAILED]
+    assert result.searches[0].failure is not None
+    assert result.decision.outcome is DecisionOutcome.INCONCLUSIVE
+
+
+def test_a_checkpoint_that_cannot_be_made_ends_the_search_before_any_engine() -> None:
+    broken = Failed(code="QUANTIZATION_FAILED", message="no", status=TrialStatus.FAILED)
+    script = Script(fails={("tuned", PrepareCheckpoint): [broken]})
+    result = run(script)
+    assert deploys(script) == [("reference", False)]
+    assert result.searches[0].probes == ()
+
+
+def test_the_budget_of_points_ends_the_search() -> None:
+    result = run(Script(live_good=BETTER), trials=2)
+    assert len(result.searches[0].probes) == 2
+    assert result.searches[0].stop_code == "TRIALS"
+
+
+def test_a_report_survives_the_disk() -> None:
+    (report,) = run(Script(live_good=BETTER)).searches
+    assert from_text(SearchReport, to_text(report)) == report
