@@ -3,13 +3,13 @@
 Owns at most one engine at a time; an attached endpoint takes its place and is never stopped.
 """
 
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flows.bench_lines import fact_pairs, measured_line
+from flows.engine_warm_up import fill_to_limit, warm_rounds
 from flows.materials import Materials
 from flows.progress import Reporter
 from tasks import benchmark, deploy, evaluate, profiling, quantize
@@ -17,8 +17,11 @@ from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.errors import EngineDiedError, InfeasibleError, MeasurementInvalidError
 from tasks.domain.kernel_table import MissingTable
+from tasks.domain.live_values import LIVE_NAMES
 from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.parameters import ParameterValues
 from tasks.domain.request_record import RequestRecord
+from tasks.domain.schedule import RequestSchedule
 from tasks.domain.steps import (
     CheckpointReady,
     Deploy,
@@ -38,12 +41,8 @@ from tasks.domain.steps import (
 )
 from tasks.domain.validity import Flag
 
-WARM_ROUNDS_AT_MOST = 4
-WARM_ENOUGH_FRAC = 0.25
-WARM_GAP_S = 0.5
 PROFILE_LOAD_S = 8.0
-STRESS_OUTPUT_TOKENS = 4
-STRESS_POINT = LoadPoint(kind=LoadKind.CLOSED, concurrency=1, duration_s=1.0)
+SHAPES = LoadPoint(kind=LoadKind.CLOSED, concurrency=1, duration_s=1.0)
 BURST = LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=1.0)
 
 
@@ -59,6 +58,7 @@ class EngineBench:
     reporter: Reporter
     attached: Endpoint | None = None
     _engine: RunningEngine | None = field(default=None)
+    _values: ParameterValues = field(default_factory=ParameterValues)
     _served: int = field(default=0)
     _profile_dir: Path | None = field(default=None)
     _checkpoint_dirs: dict[str, Path] = field(default_factory=dict)
@@ -90,7 +90,9 @@ class EngineBench:
             served_name=f"{self.materials.request.model}-{trial}",
             values=step.values,
             profile_dir=self._profile_dir,
+            live=step.live,
         )
+        self._values = step.values
         self._engine = deploy.deploy_engine(
             launch,
             workdir=workdir,
@@ -114,14 +116,14 @@ class EngineBench:
 
         An engine may run out of memory after a good start: one that does so here never counts.
         """
+        regime = self.materials.request.load.open_points()[0]
         if self.attached is None:
-            self._stress(step.arm)
-        previous: float | None = None
-        for _ in range(WARM_ROUNDS_AT_MOST):
-            seconds = self._warm_round(step.requests)
-            if previous is not None and abs(seconds - previous) <= WARM_ENOUGH_FRAC * previous:
-                break
-            previous = seconds
+            at_once = self.materials.max_num_seqs(self._values)
+            self.reporter.line(
+                f"warm-up: {at_once} requests at once, the engine's own max_num_seqs"
+            )
+            fill_to_limit(self._schedule(SHAPES), at_once, lambda s: self._offer(s, "stress"))
+        warm_rounds(self._schedule(regime), step.requests, lambda s: self._offer(s, "warm-up"))
         return Done()
 
     def probe_text(self, step: ProbeText) -> Outcome:
@@ -131,8 +133,10 @@ class EngineBench:
         return TextProbed(degenerate_frac=probe.degenerate_frac, n=probe.n)
 
     def measure(self, step: Measure) -> Outcome:
-        """Measure one load point; its raw rows are kept under the step's key."""
-        measurement, profile = benchmark.measure_load(
+        """Measure one load point, live knobs moved first; its raw rows lie under the step's key."""
+        if step.live is not None:
+            self._move(step.live)
+        measurement, profile, table = benchmark.measure_load(
             self._endpoint(),
             self._load(step.point, traffic=step.traffic, salt=step.key),
             slo=self.materials.request.slo,
@@ -140,6 +144,7 @@ class EngineBench:
             evidence_dir=self._trial_folder(step.arm) / f"{step.point.name}-{step.key}",
             on_progress=lambda p: self.reporter.load(step.point.name, step.point.duration_s, p),
             requests_before=self._served,
+            stop_when_diverged=step.stop_when_diverged,
         )
         self._served += measurement.n_requests
         timeouts = dict(measurement.errors).get("TIMEOUT", 0)
@@ -152,7 +157,14 @@ class EngineBench:
         for flag in measurement.flags:
             if flag.invalid:
                 self.reporter.line(f"benchmark {step.point.name}: INVALID, {flag.sentence}")
-        return Measured(measurement=measurement, profile=profile)
+        requests = table if step.keep_requests else None
+        return Measured(measurement=measurement, profile=profile, requests=requests)
+
+    def _move(self, values: ParameterValues) -> None:
+        knobs = ParameterValues.of({n: v for n, v in values.items if n in LIVE_NAMES})
+        state = deploy.move_engine(self._endpoint(), knobs)
+        told = ", ".join(f"{name}={value}" for name, value in state.in_force.items)
+        self.reporter.line(f"live: the engine confirms {told}")
 
     def evaluate(self, step: Evaluate) -> Outcome:
         """Evaluate the served checkpoint's accuracy."""
@@ -219,36 +231,13 @@ class EngineBench:
             salt=f"{salt}-{self._attempts}-{self._run_salt}",
         )
 
-    def _warm_round(self, requests: int) -> float:
-        regime = self.materials.request.load.open_points()[0]
-        whole = self._load(regime, traffic="reference", salt="warm-up")
-        spaced = tuple(
-            replace(request, due_s=i * WARM_GAP_S)
-            for i, request in enumerate(whole.schedule.requests[:requests])
-        )
-        schedule = replace(whole.schedule, requests=spaced, duration_s=requests * WARM_GAP_S)
-        began = time.monotonic()
-        records, _ = benchmark.offer_load(self._endpoint(), replace(whole, schedule=schedule))
-        self._after_records(records)
-        return time.monotonic() - began
+    def _schedule(self, point: LoadPoint) -> RequestSchedule:
+        return self.materials.schedule(point, traffic="reference")
 
-    def _stress(self, arm: str) -> None:
-        """Send as many short requests at once as the engine says it takes."""
-        at_once = self.materials.max_num_seqs(arm)
-        shapes = self._load(STRESS_POINT, traffic="reference", salt="stress")
-        requests = tuple(
-            replace(
-                shapes.schedule.requests[i % len(shapes.schedule.requests)],
-                index=i,
-                due_s=0.0,
-                output_tokens=STRESS_OUTPUT_TOKENS,
-            )
-            for i in range(at_once)
-        )
-        self.reporter.line(f"warm-up: {at_once} requests at once, the engine's own max_num_seqs")
-        schedule = replace(shapes.schedule, requests=requests, duration_s=1.0)
-        burst = replace(shapes, point=BURST, schedule=schedule)
-        records, _ = benchmark.offer_load(self._endpoint(), burst)
+    def _offer(self, schedule: RequestSchedule, salt: str) -> None:
+        """Offer a schedule that is not measured; raise where the engine ended or hangs."""
+        load = replace(self._load(BURST, traffic="reference", salt=salt), schedule=schedule)
+        records, _ = benchmark.offer_load(self._endpoint(), load)
         self._after_records(records)
 
     def _after_records(self, records: Sequence[RequestRecord]) -> None:

@@ -64,9 +64,15 @@ class Materials:
         return model_values(self.source, self.host.device.flavour).overriding(arm.as_dict())
 
     def launch(
-        self, *, model_dir: Path, served_name: str, values: ParameterValues, profile_dir: Path
+        self,
+        *,
+        model_dir: Path,
+        served_name: str,
+        values: ParameterValues,
+        profile_dir: Path,
+        live: bool = False,
     ) -> EngineLaunch:
-        """Return the launch of an engine on this host."""
+        """Return the launch of an engine on this host; ``live`` loads the live knobs' plug-in."""
         return EngineLaunch(
             model_dir=str(model_dir),
             served_name=served_name,
@@ -75,6 +81,7 @@ class Materials:
             flavour=self.host.device.flavour,
             profile_dir=str(profile_dir),
             kv_cache_gib=self.source.cpu_kv_cache_gib,
+            live_knobs=live,
         )
 
     def spec_of(self, method: str) -> ModelSpec:
@@ -85,9 +92,8 @@ class Materials:
             self.prepared.folder, name=self.spec.name, awq=self.request.quantization
         )
 
-    def max_num_seqs(self, arm: str) -> int:
-        """Return how many requests the arm's engine takes at once: its own value or vLLM's."""
-        values = next(a.values for a in self.request.arms if a.name == arm)
+    def max_num_seqs(self, values: ParameterValues) -> int:
+        """Return how many requests an engine takes at once: its own value or vLLM's."""
         return effective_values(
             self.engine_values(values),
             device=self.host.device,

@@ -9,6 +9,7 @@ from tasks.adapters.checkpoints.kernel_probe import has_w4a16_kernel
 from tasks.adapters.checkpoints.prepare import checkpoint_dtype, source_name
 from tasks.adapters.checkpoints.records import AwqRecipe
 from tasks.adapters.checkpoints.records import PreparedModel as PreparedModel
+from tasks.adapters.checkpoints.synthetic import synthetic_awq
 from tasks.domain.endpoint import Checkpoint
 from tasks.domain.errors import ConfigError
 from tasks.domain.study_request import QuantizationPlan
@@ -63,14 +64,18 @@ def prepare_checkpoint(
 ) -> MadeCheckpoint:
     """Return the checkpoint of a method, ``reference`` or ``awq``, made now or found.
 
+    A synthetic model's AWQ checkpoint is a shape as well: nothing is quantized.
+
     Raises:
-        ConfigError: for another method.
+        ConfigError: for another method; for AWQ of a synthetic model where no kernel can serve it.
     """
     if method == "reference":
         checkpoint = _checkpoint(prepared, prepared.sha256, "none", "reference", synthetic)
         return MadeCheckpoint(checkpoint=checkpoint, folder=prepared.folder, seconds=None)
     if method != "awq":
         raise ConfigError(f"checkpoint method {method!r} is unknown; use reference or awq")
+    if synthetic:
+        return _synthetic_awq(prepared, plan, means)
     python = means.engine_python
     native = python is not None and has_w4a16_kernel(python, dtype=means.engine_dtype) is True
     made = awq_checkpoint.quantize_awq(
@@ -95,6 +100,22 @@ def prepare_checkpoint(
         folder=made.dequantized_dir or made.packed_dir,
         seconds=None if made.reused else made.seconds,
     )
+
+
+def _synthetic_awq(
+    prepared: PreparedModel, plan: QuantizationPlan, means: QuantizingMeans
+) -> MadeCheckpoint:
+    python = means.engine_python
+    if python is None or has_w4a16_kernel(python, dtype="float16") is not True:
+        raise ConfigError(
+            f"{prepared.folder}: checkpoint awq of a synthetic model needs an engine with a W4A16 "
+            "kernel: dummy weights cannot be served dequantized; leave that arm out here"
+        )
+    made = synthetic_awq(
+        prepared.folder, out_dir=means.models_dir, bits=plan.bits, group_size=plan.group_size
+    )
+    checkpoint = _checkpoint(made, made.sha256, "awq", "packed", True)
+    return MadeCheckpoint(checkpoint=checkpoint, folder=made.folder, seconds=None)
 
 
 def _checkpoint(

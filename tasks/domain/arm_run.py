@@ -6,6 +6,7 @@ Studies, nights and release gates are made of these; each part yields Steps and 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tasks.domain.arm_sustainable import sustainable_rate_of
 from tasks.domain.concurrency_curve import curve_points, next_curve_concurrency
 from tasks.domain.endpoint import Checkpoint
 from tasks.domain.engine_session import EngineSession
@@ -32,6 +33,7 @@ from tasks.domain.steps import (
     step_key,
 )
 from tasks.domain.study_request import Arm, StudyRequest
+from tasks.domain.sustainable_rate import SustainableRate
 from tasks.domain.trial import KeyedMeasurement, Trial, TrialNotes
 
 MAX_DEGENERATE_FRAC = 0.05
@@ -83,7 +85,12 @@ class ArmRun:
         return True
 
     def probe_text(self) -> Stepping:
-        """Look at a few completions before any load is spent on a broken checkpoint."""
+        """Look at a few completions before any load is spent on a broken checkpoint.
+
+        Dummy weights have no text to look at.
+        """
+        if self.request.synthetic:
+            return True
         outcome = yield from self._do(ProbeText(key=self._key("text"), arm=self.arm.name))
         if not isinstance(outcome, TextProbed):
             return self._failed(outcome)
@@ -102,6 +109,22 @@ class ArmRun:
         self.notes.measurements.append(
             KeyedMeasurement(key=key, measurement=outcome.measurement, profile=outcome.profile)
         )
+        return True
+
+    def measure_sustainable(self) -> Stepping:
+        """Search the largest multiple of the traffic's rate that keeps the SLO, where planned."""
+        plan = self.request.load.sustainable
+        if plan is None:
+            return True
+        found = yield from sustainable_rate_of(
+            self._session(),
+            plan,
+            traffic=self.traffic,
+            key_of=lambda point: self._key("sustainable", self.traffic, point, self.request.slo),
+        )
+        if not isinstance(found, SustainableRate):
+            return self._failed(found)
+        self.notes.sustainable = found
         return True
 
     def measure_curve(self) -> Stepping:

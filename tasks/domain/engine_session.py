@@ -71,7 +71,7 @@ class EngineSession:
             yield from self.close()
 
     def measurement_of(self, step: Measure) -> Stepping:
-        """As ``outcome_of``; measured once more where nothing but the client's lateness spoilt it."""
+        """As ``outcome_of``; once more where nothing but the client's lateness spoilt it."""
         outcome = yield from self.outcome_of(step)
         if isinstance(outcome, Measured) and client_was_late(outcome.measurement.flags):
             outcome = yield from self.outcome_of(step)

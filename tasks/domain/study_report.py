@@ -7,8 +7,10 @@ from tasks.domain.load_point import LoadKind
 from tasks.domain.measurement import Measurement
 from tasks.domain.measurement_metrics import FORMULAS
 from tasks.domain.percentiles import Percentile
+from tasks.domain.search_report import search_part
 from tasks.domain.study import StudyResult
 from tasks.domain.study_request import StudyRequest
+from tasks.domain.sustainable_rate import rate_table
 from tasks.domain.trial import Trial
 
 KERNELS_SHOWN = 8
@@ -36,6 +38,7 @@ def study_report(request: StudyRequest, result: StudyResult) -> str:
         f"(sha256 {request.trace_sha256[:12]}), seed {request.seed}.",
         "## Verdict",
         "\n".join(verdict_lines(request, result)),
+        *(search_part(report) for report in result.searches),
         *(_trial_part(trial) for trial in result.trials),
         "## Formulas",
         "\n".join(f"- {name}: {formula}" for name, formula in FORMULAS.items()),
@@ -91,8 +94,23 @@ def _trial_part(trial: Trial) -> str:
     measured = [keyed.measurement for keyed in trial.measurements]
     if measured:
         lines.append(load_table(measured))
-    lines += [*_curve_lines(trial), *_accuracy_lines(trial), *_diagnosis_lines(trial)]
+    lines += [
+        *_sustainable_lines(trial),
+        *_curve_lines(trial),
+        *_accuracy_lines(trial),
+        *_diagnosis_lines(trial),
+    ]
     return "\n\n".join(lines)
+
+
+def _sustainable_lines(trial: Trial) -> list[str]:
+    found = trial.sustainable
+    if found is None:
+        return []
+    head = "Sustainable rate: none found"
+    if found.multiple is not None and found.req_s is not None:
+        head = f"Sustainable rate: {found.req_s:.2f} req/s, x{found.multiple:.3g} of the traffic's"
+    return [f"{head} ({found.reason})", rate_table(found)]
 
 
 def _curve_lines(trial: Trial) -> list[str]:

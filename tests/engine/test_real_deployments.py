@@ -137,19 +137,27 @@ def test_every_deployment_of_the_file_is_made(deployed: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deployment", "parameters"),
+    ("deployment", "parameters", "own_engine"),
     [
-        ("nightly/peak", {"config": "configs/nightly.yaml"}),
-        ("nightly/off_peak", {"config": "configs/nightly.yaml"}),
-        ("tune/manual", {"study": "configs/studies/small.yaml"}),
-        ("release/manual", {"study": "configs/studies/small.yaml"}),
+        ("nightly/peak", {"config": "configs/nightly.yaml"}, True),
+        ("tune/manual", {"study": "configs/studies/small.yaml"}, True),
+        ("nightly/off_peak", {"config": "configs/nightly.yaml"}, False),
+        ("release/manual", {"study": "configs/studies/small.yaml"}, False),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_deployments_run_completes(
-    deployed: dict[str, str], site: Path, deployment: str, parameters: dict[str, str]
+    deployed: dict[str, str],
+    site: Path,
+    request: pytest.FixtureRequest,
+    deployment: str,
+    parameters: dict[str, str],
+    own_engine: bool,
 ) -> None:
+    """Run the deployment; half of them on the shared engine, since a start takes a minute."""
     given = [f"{name}={json.dumps(str(site / value))}" for name, value in parameters.items()]
+    if not own_engine:
+        given.append(f"url={json.dumps(request.getfixturevalue('engine_url'))}")
     options = [part for text in given for part in ("--param", text)]
     ended = prefect(deployed, "deployment", "run", deployment, *options, "--watch")
     tail = (site / "worker.log").read_text(errors="replace")[-4000:]

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,47 @@ def test_an_unknown_kernel_is_no_kernel(
 ) -> None:
     monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: None)
     assert make(prepared, "awq", engine_python=engine_python).checkpoint.kernel == "emulated"
+
+
+def test_the_awq_twin_of_a_synthetic_model_is_a_shape_with_its_quantization(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = tmp_path / "shape"
+    shape.mkdir()
+    (shape / "config.json").write_text('{"hidden_size": 4096, "torch_dtype": "bfloat16"}')
+    (shape / "tokenizer.json").write_text("{}")
+    (shape / "model.safetensors").write_bytes(b"weights that must not be taken along")
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: dtype == "float16")
+    made = quantize.prepare_checkpoint(
+        PreparedModel(folder=shape, sha256="s"),
+        method="awq",
+        plan=QuantizationPlan(group_size=128),
+        means=QuantizingMeans(
+            python=Path("q"), models_dir=tmp_path / "models", engine_python=Path("e")
+        ),
+        synthetic=True,
+    )
+    config = json.loads((made.folder / "config.json").read_text())
+    assert config["quantization_config"]["group_size"] == 128
+    assert config["hidden_size"] == 4096
+    assert (made.folder / "tokenizer.json").read_text() == "{}"
+    assert (made.folder / "model.safetensors").stat().st_size == 10
+    assert (made.checkpoint.serve_as, made.checkpoint.synthetic) == ("packed", True)
+    assert made.checkpoint.sha256 != "s"
+
+
+def test_dummy_weights_without_a_kernel_are_refused_with_the_way_out(
+    prepared: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: False)
+    with pytest.raises(ConfigError, match="leave that arm out"):
+        quantize.prepare_checkpoint(
+            prepared,
+            method="awq",
+            plan=QuantizationPlan(),
+            means=QuantizingMeans(python=Path("q"), models_dir=Path("m"), engine_python=Path("e")),
+            synthetic=True,
+        )
 
 
 def test_another_method_is_refused(prepared: PreparedModel) -> None:

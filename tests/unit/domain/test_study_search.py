@@ -23,6 +23,7 @@ from tasks.domain.steps import (
     TrialStatus,
 )
 from tasks.domain.study import StudyResult, drive, run_study
+from tasks.domain.study_report import study_report
 from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
 from tests.fakes.measurements import CHAT_SLO
 from tests.fakes.study_script import Script, died, study_request, two_arms
@@ -77,7 +78,7 @@ def test_the_best_point_is_found_on_one_live_engine_and_confirmed_on_a_fresh_one
     assert deploys(script) == [("tuned", True), ("reference", False), ("tuned", False)]
     (report,) = result.searches
     assert report.found == ParameterValues.of({"max_num_seqs": 16})
-    assert [p.values.get("max_num_seqs") for p in report.probes][0] == 64
+    assert report.probes[0].values.get("max_num_seqs") == 64
     assert result.trials[1].arm.values == report.found
     assert result.decision.outcome is DecisionOutcome.PROMOTE
     assert result.decision.winner == "tuned"
@@ -160,3 +161,12 @@ def test_the_budget_of_points_ends_the_search() -> None:
 def test_a_report_survives_the_disk() -> None:
     (report,) = run(Script(live_good=BETTER)).searches
     assert from_text(SearchReport, to_text(report)) == report
+
+
+def test_the_report_tells_every_point_its_reason_and_the_source_of_every_prior() -> None:
+    result = run(Script(live_good=BETTER))
+    text = study_report(request(), result)
+    assert "## Search of tuned: max_num_seqs=16" in text
+    assert "max_num_seqs=64, max_num_batched_tokens=2048 | COMPLETE | 180 | 66.7%" in text
+    assert "catalogue: defaults of this device" in text
+    assert "stopped (" in text

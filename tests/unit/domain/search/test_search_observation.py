@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tasks.domain.parameters import Regime
 from tasks.domain.request_record import RequestRecord
-from tasks.domain.search.objective import Objective
 from tasks.domain.request_table import request_table
+from tasks.domain.search.objective import Objective
 from tasks.domain.search.observation import (
     RequestRows,
     judge_rows,

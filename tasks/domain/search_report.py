@@ -1,0 +1,55 @@
+"""A search as a person reads it: every point with why it was asked, and every prior's source."""
+
+from tasks.domain.arm_search import ProbedPoint, SearchReport
+from tasks.domain.parameters import ParameterValues
+from tasks.domain.search.space import KNOBS
+
+_HEAD = "| # | point | status | n | inside SLO | worth | forecast | why |\n|---|---|---|---|---|---|---|---|"
+
+
+def search_part(report: SearchReport) -> str:
+    """Return the Markdown section of one arm's search."""
+    lines = [f"## Search of {report.arm}: {_found(report)}"]
+    if report.failure is not None:
+        lines.append(f"{report.failure.code}: {report.failure.message}")
+    if report.probes:
+        rows = (_row(i, probe) for i, probe in enumerate(report.probes))
+        lines.append("\n".join([_HEAD, *rows]))
+    lines.append(
+        f"Policy {report.policy}, {len(report.probes)} points, {report.load_s:.0f} s of load on one "
+        f"engine; stopped ({report.stop_code}): {report.stop_reason}."
+    )
+    lines += _priors(report)
+    return "\n\n".join(lines)
+
+
+def _found(report: SearchReport) -> str:
+    return _text(report.found) if report.improved else "nothing beat the defaults"
+
+
+def _row(number: int, probe: ProbedPoint) -> str:
+    cells = (
+        f"{number}",
+        ", ".join(f"{name}={probe.values.get(name)}" for name in KNOBS),
+        probe.status.value,
+        _cell(probe.n, "d"),
+        _cell(probe.attainment_frac, ".1%"),
+        _cell(probe.worth, ".3f"),
+        _cell(probe.forecast, ".3f"),
+        probe.reason.replace("|", "/"),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _priors(report: SearchReport) -> list[str]:
+    used = [prior for probe in report.probes for prior in probe.priors] + list(report.priors)
+    told = dict.fromkeys(f"- {prior.source}: {prior.sentence}" for prior in used)
+    return ["Priors used:\n" + "\n".join(told)] if told else []
+
+
+def _text(values: ParameterValues) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items) or "vLLM's defaults"

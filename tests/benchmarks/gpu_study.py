@@ -1,0 +1,134 @@
+"""Write the files of the GPU study: an 8B Llama shape with dummy weights on the Azure trace.
+
+Run: python tests/benchmarks/gpu_study.py WORK TOKENIZER_DIR AZURE_CONV.csv [--arms bf16 awq fp8]
+then: retune tune WORK/study.yaml --offline WORK/home        (on the GPU host; resumes when killed)
+and:  retune record WORK/home                                (where MLflow is)
+
+TOKENIZER_DIR: any folder with a tokenizer.json of 49,152 pieces (SmolLM2's). The trace is
+AzureLLMInferenceTrace_conv.csv of Azure/AzurePublicDataset (CC BY 4.0; Patel et al., Splitwise,
+ISCA 2024). Search and confirmation take different minutes of its busiest quarter of an hour.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import yaml
+
+from tasks.adapters.checkpoints.synthetic import EMPTY, WEIGHTS
+from tests.benchmarks.plan_on_gpu import CONFIG
+
+RATE_REQ_S = 18.0
+SEARCH_S = (1860.0, 1920.0)  # minute 31
+CONFIRM_S = (1500.0, 1860.0)  # minutes 25 to 31
+LEVELS = {
+    "max_num_seqs": [16, 32, 64, 128, 256, 1024],
+    "max_num_batched_tokens": [512, 1024, 2048, 4096, 8192],
+}
+ARMS: dict[str, dict[str, object]] = {
+    "bf16": {"checkpoint": "reference"},
+    "awq": {"checkpoint": "awq"},
+    "fp8": {"checkpoint": "reference", "values": {"quantization": "fp8"}},
+}
+
+
+def write(path: Path, document: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def shape(folder: Path, tokenizer: Path) -> None:
+    """Write the model's folder: its shape, a tokenizer, and a weight file that holds nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        if (tokenizer / name).is_file():
+            shutil.copyfile(tokenizer / name, folder / name)
+    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    (folder / WEIGHTS).write_bytes(EMPTY)
+
+
+def traffic(name: str, trace: Path, part: tuple[float, float]) -> dict[str, object]:
+    return {
+        "name": name,
+        "regime": "peak",
+        "source": "Azure LLM inference trace 2023, conversation (CC BY 4.0; Patel et al., 2024)",
+        "trace": {
+            "file": str(trace.resolve()),
+            "start_s": part[0],
+            "end_s": part[1],
+            "rate_req_s": RATE_REQ_S,
+            "timezone": "UTC",
+        },
+    }
+
+
+def arms(names: list[str]) -> list[dict[str, object]]:
+    """Return two arms a checkpoint: vLLM's defaults, and the knobs that the search finds."""
+    found: list[dict[str, object]] = []
+    for name in names:
+        found.append({"name": f"{name}-default", **ARMS[name], "reference": name == names[0]})
+        found.append({"name": f"{name}-tuned", **ARMS[name], "search": True})
+    return found
+
+
+def main() -> int:
+    """Write everything below WORK."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=["bf16"])
+    parser.add_argument("--probe-s", type=float, default=14.0)
+    parser.add_argument("--confirm-s", type=float, default=90.0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--max-points", type=int, default=6)
+    asked = parser.parse_args()
+    work: Path = asked.work
+    shape(work / "models" / "llama-8b-shape", asked.tokenizer)
+    write(
+        work / "model.yaml",
+        {
+            "name": "llama-8b-shape",
+            "source": "models/llama-8b-shape",
+            "dtype": "auto",
+            "engine_values": {"load_format": "dummy", "max_model_len": 8192},
+            "quantization": {"group_size": 128},
+            "synthetic": True,
+        },
+    )
+    write(work / "slo.yaml", {"ttft_s": 1.0, "tpot_s": 0.03, "attainment_frac": 0.99})
+    write(work / "search-traffic.yaml", traffic("azure-conv-search", asked.trace, SEARCH_S))
+    write(work / "traffic.yaml", traffic("azure-conv-confirm", asked.trace, CONFIRM_S))
+    write(
+        work / "study.yaml",
+        {
+            "name": "gpu-" + "-".join(asked.arms),
+            "model": "model.yaml",
+            "regime": "peak",
+            "slo": "slo.yaml",
+            "traffic": "traffic.yaml",
+            "arms": arms(asked.arms),
+            "load": {
+                "rate_scales": [1.0],
+                "duration_s": asked.confirm_s,
+                "rounds": asked.rounds,
+                "window_s": 30.0,
+                "warmup_requests": 16,
+            },
+            "search": {
+                "levels": LEVELS,
+                "probe_s": asked.probe_s,
+                "max_points": asked.max_points,
+                "traffic": "search-traffic.yaml",
+            },
+            "profile_s": 0.0,
+            "min_gain_frac": 0.05,
+        },
+    )
+    print(f"retune tune {work / 'study.yaml'} --offline {work / 'home'}")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
