@@ -4,7 +4,7 @@ from tasks.domain.arm_search import ProbedPoint, SearchReport
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.search.space import KNOBS
 
-_HEAD = "| # | point | status | n | inside SLO | worth | forecast | why |\n|---|---|---|---|---|---|---|---|"
+_HEAD = "| # | point | status | n | inside SLO | worth | forecast | why |\n" + "|---|" + "---|" * 7
 
 
 def search_part(report: SearchReport) -> str:
@@ -16,8 +16,8 @@ def search_part(report: SearchReport) -> str:
         rows = (_row(i, probe) for i, probe in enumerate(report.probes))
         lines.append("\n".join([_HEAD, *rows]))
     lines.append(
-        f"Policy {report.policy}, {len(report.probes)} points, {report.load_s:.0f} s of load on one "
-        f"engine; stopped ({report.stop_code}): {report.stop_reason}."
+        f"Policy {report.policy}, {len(report.probes)} points, {report.load_s:.0f} s of load on "
+        f"one engine; stopped ({report.stop_code}): {report.stop_reason}."
     )
     lines += _priors(report)
     return "\n\n".join(lines)
