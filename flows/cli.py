@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows.cli_switch import live_scheduler, switch
 from tasks.domain.errors import TuningError
 
 app = typer.Typer(
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 trace_app = typer.Typer(no_args_is_help=True, help="Look at traffic traces.")
 app.add_typer(trace_app, name="trace")
+app.command()(switch)
+app.command("live-scheduler")(live_scheduler)
 
 ERROR_EXIT = 2
 

@@ -1,24 +1,28 @@
 """``retune parameters``: the catalogue, as far as one engine version has it."""
 
+from dataclasses import replace
+
 from flows.environment import home
 from flows.host import device_of_host, find_host
 from flows.output import print_json, print_lines, print_table
 from tasks.domain.catalogue.installed import EngineArgument, InstalledEngine
 from tasks.domain.catalogue.lookup import for_engine, rows
-from tasks.domain.catalogue.row import Recommended, Row
+from tasks.domain.catalogue.row import Change, Recommended, Row
 from tasks.domain.errors import ConfigError
+from tasks.domain.live_values import change_in
 
 
 def parameters_command(engine: str, *, as_json: bool) -> int:
     """Print every parameter that the engine has, and a sentence for each that it lacks."""
     installed = _engine(engine)
-    kept, dropped = for_engine(rows(), installed)
+    known, dropped = for_engine(rows(), installed)
+    kept = [replace(row, change=change_in(row, installed.version)) for row in known]
     if as_json:
         print_json(
             {
                 "engine": installed.version,
                 "flavour": installed.flavour.value,
-                "parameters": list(kept),
+                "parameters": kept,
                 "absent": [{"name": name, "reason": reason} for name, reason in dropped],
             }
         )
@@ -32,7 +36,7 @@ def parameters_command(engine: str, *, as_json: bool) -> int:
                 row.name,
                 str(row.default_for(device.device_class)),
                 _range(row),
-                row.change.value,
+                "live (plug-in)" if row.change is Change.LIVE else row.change.value,
                 ", ".join(row.acts_on),
                 "; ".join(_recommended(item) for item in row.recommended) or "-",
                 row.impact or "-",

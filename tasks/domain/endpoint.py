@@ -11,6 +11,7 @@ class Endpoint:
     engine_version, max_model_len: as the server reports them, None where it does not.
     api_key_env: name of the environment variable that holds the key, never the key.
     owned: whether this product started it (and so must stop it).
+    control_dir: where its live knobs are moved, None where it was started without them.
     """
 
     url: str
@@ -20,6 +21,7 @@ class Endpoint:
     max_model_len: int | None = None
     api_key_env: str | None = None
     pid: int | None = None
+    control_dir: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,9 @@ CPU_DEFAULTS: tuple[tuple[str, ParameterValue], ...] = (
 RESERVED = ("model", "served_model_name", "host", "port", "profiler_config")
 """Arguments that the launch record sets itself."""
 
+LIVE_SCHEDULER = "retune_scheduler.RetuneScheduler"
+"""The scheduler plug-in by the name that the engine imports."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -32,7 +35,9 @@ class EngineLaunch:
     environment that the product builds. startup_timeout_s: seconds without progress (log growth
     or CPU time of the process tree) after which the start is given up; startup_limit_s: seconds
     after which it is given up whatever moves. kv_cache_gib sizes the KV cache of the CPU build.
-    profile_dir: where torch profiler traces go; None leaves the profiler off.
+    profile_dir: where torch profiler traces go; None leaves the profiler off. live_knobs: load the
+    scheduler plug-in, so that max_num_seqs and max_num_batched_tokens may move below the values
+    given here while the engine runs.
     """
 
     model_dir: str
@@ -49,6 +54,7 @@ class EngineLaunch:
     stop_timeout_s: float = 20.0
     profile_dir: str | None = None
     kv_cache_gib: float | None = None
+    live_knobs: bool = False
 
 
 def command_line(launch: EngineLaunch) -> tuple[str, ...]:
@@ -75,6 +81,8 @@ def command_line(launch: EngineLaunch) -> tuple[str, ...]:
         argv += _flag(name, value)
     if launch.profile_dir is not None:
         argv += ["--profiler-config", profiler_config(launch.profile_dir)]
+    if launch.live_knobs:
+        argv += _live_scheduler(launch.values)
     return (*argv, *launch.extra_args)
 
 
@@ -99,6 +107,16 @@ def effective_values(launch: EngineLaunch) -> ParameterValues:
     if launch.flavour is Flavour.CPU:
         return ParameterValues.of(dict(CPU_DEFAULTS)).overriding(launch.values.as_dict())
     return launch.values
+
+
+def _live_scheduler(values: ParameterValues) -> list[str]:
+    other = values.get("scheduler_cls")
+    if other is not None:
+        raise InvalidParameterError(
+            f"engine value scheduler_cls={other!r} and live_knobs both choose the scheduler; "
+            "remove one of them"
+        )
+    return ["--scheduler-cls", LIVE_SCHEDULER]
 
 
 def _flag(name: str, value: ParameterValue) -> list[str]:

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from tasks.adapters.vllm_server.environment import engine_environment
 from tasks.adapters.vllm_server.guardian import start_guardian, stop_guardian
-from tasks.adapters.vllm_server.lease import Lease, argv_sha256, lease_path, write_lease
+from tasks.adapters.vllm_server.lease import (
+    Lease,
+    argv_sha256,
+    control_path,
+    lease_path,
+    remove_lease,
+    write_lease,
+)
 from tasks.adapters.vllm_server.ports import ensure_free, free_port
 from tasks.adapters.vllm_server.preflight import one_start_at_a_time
 from tasks.adapters.vllm_server.process_tree import EngineTree, boot_id, process_name
@@ -32,6 +39,7 @@ class BegunEngine:
     port: int
     processes: EngineProcesses
     log_path: Path
+    control_dir: Path | None
 
     @property
     def url(self) -> str:
@@ -49,9 +57,14 @@ def begin_engine(launch: EngineLaunch, *, workdir: Path, lease_dir: Path) -> Beg
     """
     token = secrets.token_hex(16)
     path = lease_path(lease_dir, token)
+    control_dir = control_path(path).absolute() if launch.live_knobs else None
     log_path = workdir / "engine.log"
     environment = engine_environment(
-        launch, inherited=os.environ, token=token, cpus=os.sched_getaffinity(0)
+        launch,
+        inherited=os.environ,
+        token=token,
+        cpus=os.sched_getaffinity(0),
+        control_dir=control_dir,
     )
     with one_start_at_a_time(lease_dir):
         port = launch.port
@@ -59,7 +72,9 @@ def begin_engine(launch: EngineLaunch, *, workdir: Path, lease_dir: Path) -> Beg
             port = free_port(launch.host, lease_dir=lease_dir)
         ensure_free(launch.host, port, lease_dir=lease_dir)
         argv = command_line(replace(launch, port=port))
-        lease = _lease(launch, token=token, port=port, argv=argv, log_path=log_path)
+        lease = _lease(
+            launch, token=token, port=port, argv=argv, log_path=log_path, control_dir=control_dir
+        )
         write_lease(path, lease)
     guardian: subprocess.Popen[bytes] | None = None
     try:
@@ -73,7 +88,7 @@ def begin_engine(launch: EngineLaunch, *, workdir: Path, lease_dir: Path) -> Beg
             write_lease(path, replace(lease, pid=leader.pid, pgid=leader.pid, start_ticks=ticks))
     except BaseException:
         EngineTree(leader=None, token=token).end(timeout_s=launch.stop_timeout_s)
-        path.unlink(missing_ok=True)
+        remove_lease(path)
         if guardian is not None:
             stop_guardian(guardian)
         raise
@@ -85,11 +100,19 @@ def begin_engine(launch: EngineLaunch, *, workdir: Path, lease_dir: Path) -> Beg
         host=launch.host,
         port=port,
     )
-    return BegunEngine(launch=launch, port=port, processes=processes, log_path=log_path)
+    return BegunEngine(
+        launch=launch, port=port, processes=processes, log_path=log_path, control_dir=control_dir
+    )
 
 
 def _lease(
-    launch: EngineLaunch, *, token: str, port: int, argv: tuple[str, ...], log_path: Path
+    launch: EngineLaunch,
+    *,
+    token: str,
+    port: int,
+    argv: tuple[str, ...],
+    log_path: Path,
+    control_dir: Path | None,
 ) -> Lease:
     owner = process_name(os.getpid())
     return Lease(
@@ -101,6 +124,7 @@ def _lease(
         served_name=launch.served_name,
         argv_sha256=argv_sha256(argv),
         log_path=str(log_path),
+        control_dir=None if control_dir is None else str(control_dir),
     )
 
 

@@ -3,11 +3,18 @@
 Secrets never reach the engine; whoever needs one there names it in the launch.
 """
 
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from tasks.domain.engine_launch import EngineLaunch
 from tasks.domain.errors import InvalidParameterError
 from tasks.domain.hardware import Flavour
+
+PLUGIN_DIR = Path(__file__).resolve().parent / "live_scheduler"
+"""The folder of the scheduler plug-in for the engine's PYTHONPATH; it holds nothing else."""
+
+CONTROL_VARIABLE = "RETUNE_CONTROL_DIR"
 
 TOKEN_VARIABLE = "RETUNE_ENGINE_TOKEN"
 """Marks every process of an engine's tree, so that a re-parented child is still known as ours."""
@@ -47,13 +54,19 @@ _SECRET_ENDINGS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
 
 
 def engine_environment(
-    launch: EngineLaunch, *, inherited: Mapping[str, str], token: str, cpus: Iterable[int]
+    launch: EngineLaunch,
+    *,
+    inherited: Mapping[str, str],
+    token: str,
+    cpus: Iterable[int],
+    control_dir: Path | None = None,
 ) -> dict[str, str]:
     """Return the engine's whole environment.
 
     PROMETHEUS_MULTIPROC_DIR and PYTHONPATH are not inherited: the first would mix the metrics of
     several engines, the second would put the product's packages into the engine. The launch's own
     ``env`` is put over everything. ``cpus`` are the cores that the CPU build binds its threads to.
+    With a ``control_dir`` the scheduler plug-in's folder comes first on PYTHONPATH.
 
     Raises:
         InvalidParameterError: kv_cache_gib is not a whole positive number.
@@ -65,6 +78,10 @@ def engine_environment(
         if launch.kv_cache_gib is not None:
             environment["VLLM_CPU_KVCACHE_SPACE"] = _whole_gib(launch.kv_cache_gib)
     environment.update(launch.env)
+    if control_dir is not None:
+        paths = (str(PLUGIN_DIR), environment.get("PYTHONPATH", ""))
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        environment[CONTROL_VARIABLE] = str(control_dir)
     environment[TOKEN_VARIABLE] = token
     return environment
 

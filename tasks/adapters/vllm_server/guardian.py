@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tasks.adapters.vllm_server.lease import Lease, read_lease
+from tasks.adapters.vllm_server.lease import Lease, read_lease, remove_lease
 from tasks.adapters.vllm_server.process_tree import lives
 
 POLL_S = 0.5
@@ -73,4 +73,4 @@ def _end(lease_file: Path, lease: Lease) -> None:
         survivors = lease.tree.end(timeout_s=GUARDIAN_STOP_S).survivors
         time.sleep(SECOND_LOOK_S)
     if not survivors:
-        lease_file.unlink(missing_ok=True)
+        remove_lease(lease_file)

@@ -102,6 +102,7 @@ def _running(begun: BegunEngine, ready: Ready) -> RunningEngine:
         engine_version=ready.version or facts.version,
         max_model_len=ready.model.max_model_len or facts.max_model_len,
         pid=begun.processes.process.pid,
+        control_dir=None if begun.control_dir is None else str(begun.control_dir),
     )
     return RunningEngine(
         processes=begun.processes,

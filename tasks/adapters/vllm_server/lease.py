@@ -6,6 +6,7 @@ Written before the engine's process exists and again with its pid; removed when 
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +29,7 @@ class Lease:
     """One engine and its owner.
 
     token: 128 random bits that every process of the engine carries in its environment.
+    control_dir: where its live knobs are moved, None where it has none.
     pid, pgid, start_ticks: None until the engine's process is there.
     """
 
@@ -39,6 +41,7 @@ class Lease:
     served_name: str
     argv_sha256: str
     log_path: str
+    control_dir: str | None = None
     pid: int | None = None
     pgid: int | None = None
     start_ticks: int | None = None
@@ -82,6 +85,17 @@ def argv_sha256(argv: Sequence[str]) -> str:
 def lease_path(lease_dir: Path, token: str) -> Path:
     """Return where an engine's lease lies."""
     return lease_dir / f"engine-{token[:16]}.json"
+
+
+def control_path(path: Path) -> Path:
+    """Return where the control folder of a lease's engine lies."""
+    return path.with_suffix(".control")
+
+
+def remove_lease(path: Path) -> None:
+    """Remove the record of an engine that is gone, and its control folder."""
+    path.unlink(missing_ok=True)
+    shutil.rmtree(control_path(path), ignore_errors=True)
 
 
 def write_lease(path: Path, lease: Lease) -> None:
@@ -134,7 +148,7 @@ def _sweep(path: Path) -> Leftover:
     if lease is None:
         return Leftover(path=str(path), action="unreadable", reason="not a lease; left as it is")
     if lease.boot_id != boot_id():
-        path.unlink(missing_ok=True)
+        remove_lease(path)
         return _leftover(path, lease, "removed", "the machine was started again since")
     if lives(lease.owner):
         return _leftover(path, lease, "untouched", f"its owner pid={lease.owner_pid} lives")
@@ -144,14 +158,14 @@ def _sweep(path: Path) -> Leftover:
         # Somebody else has the pid; only the token can still prove a process to be ours.
         tree = EngineTree(leader=None, token=lease.token)
         if not tree.members():
-            path.unlink(missing_ok=True)
+            remove_lease(path)
             return _leftover(path, lease, "unproven", "its pid now names another process")
     if not tree.members():
-        path.unlink(missing_ok=True)
+        remove_lease(path)
         return _leftover(path, lease, "removed", "nothing of it runs")
     end = tree.end(timeout_s=SWEEP_STOP_S)
     if not end.survivors:
-        path.unlink(missing_ok=True)
+        remove_lease(path)
     return Leftover(
         path=str(path),
         action="ended",

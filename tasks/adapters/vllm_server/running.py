@@ -10,6 +10,7 @@ from types import TracebackType
 from tasks.adapters.vllm_server.control import ControlClient
 from tasks.adapters.vllm_server.engine_log_file import log_text
 from tasks.adapters.vllm_server.guardian import stop_guardian
+from tasks.adapters.vllm_server.lease import remove_lease
 from tasks.adapters.vllm_server.ports import answers, listeners
 from tasks.adapters.vllm_server.process_tree import EngineTree
 from tasks.domain.endpoint import Endpoint
@@ -61,7 +62,7 @@ class EngineProcesses:
         exit_code = self.process.poll()
         if not end.survivors:
             # The lease and the guardian stay while anything of the engine lives.
-            self.lease_file.unlink(missing_ok=True)
+            remove_lease(self.lease_file)
             stop_guardian(self.guardian)
         return StopReport(
             exit_code=exit_code,

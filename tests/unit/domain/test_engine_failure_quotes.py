@@ -44,3 +44,13 @@ def test_an_exception_whose_class_is_in_lower_case_is_quoted_too(cause: str) -> 
         f"(APIServer pid=1703) {cause}\n"
     )
     assert failure_from_log(log, exit_code=1).root_cause.startswith(cause)
+
+
+def test_the_scheduler_plugins_refusal_is_never_tried_again() -> None:
+    text = (
+        "(EngineCore pid=7) ERROR 12-01 12:00:00 [core.py:1] RuntimeError: retune_scheduler: tried "
+        "with vLLM 0.24.0 and 0.32.0, not with 0.40.0; correct it, or start without --scheduler-cls"
+    )
+    failure = failure_from_log(text, exit_code=1)
+    assert (failure.code, failure.infeasible, failure.retry) == ("LIVE_KNOBS_REFUSED", True, False)
+    assert failure.detail("reason") == "tried with vLLM 0.24.0 and 0.32.0, not with 0.40.0"

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -112,3 +113,13 @@ def test_a_port_must_be_chosen_first() -> None:
 def test_equal_assignments_give_equal_command_lines(values: dict[str, ParameterValue]) -> None:
     backwards = dict(reversed(list(values.items())))
     assert command_line(launch(values)) == command_line(launch(backwards))
+
+
+def test_live_knobs_load_the_scheduler_plugin_and_no_other() -> None:
+    live = replace(launch({"max_num_seqs": 16}), live_knobs=True)
+    argv = command_line(live)
+    assert argv[argv.index("--scheduler-cls") + 1] == "retune_scheduler.RetuneScheduler"
+    assert "--scheduler-cls" not in command_line(launch({}))
+    other = replace(launch({"scheduler_cls": "my.Scheduler"}), live_knobs=True)
+    with pytest.raises(InvalidParameterError, match="both choose the scheduler"):
+        command_line(other)

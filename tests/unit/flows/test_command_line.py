@@ -41,7 +41,8 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["tune", "nightly", "release", "plan", "parameters", "doctor", "bench", "ui"]
+    "command",
+    ["tune", "nightly", "release", "plan", "parameters", "doctor", "bench", "switch", "ui"],
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])

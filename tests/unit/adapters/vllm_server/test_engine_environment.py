@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tasks.adapters.vllm_server.environment import TOKEN_VARIABLE, cpu_list, engine_environment
@@ -76,3 +78,17 @@ def test_a_cache_size_that_the_cpu_build_cannot_read_is_refused(gib: float) -> N
 )
 def test_cores_are_written_as_ranges(cpus: tuple[int, ...], text: str) -> None:
     assert cpu_list(cpus) == text
+
+
+def test_live_knobs_put_the_plugin_alone_before_the_launchs_own_path(tmp_path: Path) -> None:
+    launch = EngineLaunch(
+        model_dir="/m", served_name="m", python="python", env=(("PYTHONPATH", "/own"),)
+    )
+    environment = engine_environment(
+        launch, inherited={}, token="t0", cpus=(0,), control_dir=tmp_path
+    )
+    plugin, own = environment["PYTHONPATH"].split(":")
+    assert own == "/own"
+    assert [path.name for path in Path(plugin).glob("*.py")] == ["retune_scheduler.py"]
+    assert environment["RETUNE_CONTROL_DIR"] == str(tmp_path)
+    assert "RETUNE_CONTROL_DIR" not in build({})

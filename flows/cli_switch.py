@@ -1,0 +1,34 @@
+"""The commands ``switch`` and ``live-scheduler``: a running engine moved without a restart."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def switch(
+    parameter_set: Annotated[Path, typer.Argument(metavar="SET.yaml", help="A parameter set.")],
+    url: Annotated[str, typer.Option(help="Base URL of the running engine.")],
+    control: Annotated[
+        Path | None,
+        typer.Option(help="The engine's RETUNE_CONTROL_DIR; default: found by our own records."),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Seconds for running requests to drain to a lower cap.")
+    ] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Move a running engine to a set, no restart: exit 0 all moved, 1 some need a restart."""
+    from flows.commands.switch import switch_command
+
+    code = switch_command(parameter_set, url=url, control=control, wait_s=wait, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def live_scheduler(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Print how an engine that somebody else starts loads the plug-in that `switch` needs."""
+    from flows.commands.switch import live_scheduler_command
+
+    raise typer.Exit(live_scheduler_command(as_json=as_json))
