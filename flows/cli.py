@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli_switch import live_scheduler, switch
+from flows.cli_sets import render, sets_app
 from tasks.domain.errors import TuningError
 
 app = typer.Typer(
@@ -19,6 +20,8 @@ app = typer.Typer(
 )
 trace_app = typer.Typer(no_args_is_help=True, help="Look at traffic traces.")
 app.add_typer(trace_app, name="trace")
+app.add_typer(sets_app, name="sets")
+app.command()(render)
 app.command()(switch)
 app.command("live-scheduler")(live_scheduler)
 
@@ -29,11 +32,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 
 @app.command()
-def tune(study: StudyArgument, as_json: JsonOption = False) -> None:
+def tune(
+    study: StudyArgument,
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Without Prefect and MLflow, everything below DIR; `retune record DIR` follows.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Run a study: quantize, deploy, benchmark, evaluate, profile, decide."""
     from flows.commands.tune import tune_command
 
-    raise typer.Exit(tune_command(study, as_json=as_json))
+    raise typer.Exit(tune_command(study, offline=offline, as_json=as_json))
 
 
 @app.command()
@@ -144,7 +157,12 @@ def search_replay(
 
 @app.command()
 def record(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A run's evidence folder.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="A run's evidence folder, or a home with several of them."
+        ),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Record a run's evidence in MLflow: the same runs once, however often it is called."""

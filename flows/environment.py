@@ -44,6 +44,11 @@ def home() -> Home:
     return Home(root=Path(os.environ.get("RETUNE_HOME") or ".retune").resolve())
 
 
+def quiet() -> bool:
+    """Return whether progress lines are not wanted (RETUNE_QUIET=1)."""
+    return os.environ.get("RETUNE_QUIET") == "1"
+
+
 def tracking_uri(place: Home) -> str:
     """Return MLFLOW_TRACKING_URI where it is set, else the local sqlite store's."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.root / 'mlflow/mlflow.db'}"

@@ -1,10 +1,12 @@
 """Looks at this host: the device to measure on, its lock, and the installed engine."""
 
+from pathlib import Path
+
 from flows.environment import Home, engine_python
 from flows.materials import Host
 from tasks.adapters.device_sampler.nvml import gpus
 from tasks.adapters.engine_probe import probe_engine
-from tasks.adapters.host_facts import cpu_name, memory_bytes, usable_cores
+from tasks.adapters.host_facts import cpu_name, git_sha, memory_bytes, usable_cores
 from tasks.domain.catalogue.installed import InstalledEngine
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.errors import PermanentError
@@ -84,3 +86,9 @@ def surroundings(host: Host) -> Surroundings:
         flavour=host.device.flavour.value,
         client=CLIENT_VERSION,
     )
+
+
+def commit_tags() -> tuple[tuple[str, str], ...]:
+    """Return the tag with the commit that this product runs from, none where it is unknown."""
+    commit = git_sha(Path(__file__).parent)
+    return (("git_sha", commit),) if commit else ()

@@ -4,7 +4,6 @@ Import this module only after ``prepare_prefect``; a worker's environment does t
 prefect.yaml.
 """
 
-import os
 from pathlib import Path
 
 from prefect import flow
@@ -14,7 +13,8 @@ from prefect.flows import Flow
 from prefect.runtime import flow_run as current_run
 from prefect.states import Completed, Failed
 
-from flows.environment import home
+from flows.environment import home, quiet
+from flows.host import commit_tags
 from flows.nightly_run import NightReport, conduct_night
 from flows.prefect_tasks import as_prefect_tasks
 from flows.preparation import prepare_study
@@ -22,7 +22,6 @@ from flows.progress import Reporter
 from flows.release_run import ReleaseReport, conduct_release
 from flows.study_run import StudyReport, conduct_study
 from tasks.adapters.config_files.loading import load_nightly, load_study
-from tasks.adapters.host_facts import git_sha
 from tasks.deploy import sweep_engines
 from tasks.domain.nightly import NightOutcome
 from tasks.domain.release_gate import Gate
@@ -40,13 +39,7 @@ def end_leftovers(flow: Flow[..., object], flow_run: FlowRun, state: State) -> N
 def run_tags() -> Tags:
     """Return the tags that tie a tracking run to the flow run and the commit."""
     tags = (("prefect.flow_run_id", str(current_run.id)),) if current_run.id else ()
-    commit = git_sha(Path(__file__).parent)
-    return (*tags, ("git_sha", commit)) if commit else tags
-
-
-def quiet() -> bool:
-    """Return whether progress lines are not wanted (RETUNE_QUIET=1)."""
-    return os.environ.get("RETUNE_QUIET") == "1"
+    return (*tags, *commit_tags())
 
 
 @flow(

@@ -14,24 +14,36 @@ from tasks.domain.run_record import RecordedRun, RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Where the runs stand. error: why the store does not hold them yet, None where it does."""
+    """Where the runs stand. error: why the store does not hold them yet, None where it does.
 
-    tracking_uri: str
+    tracking_uri: None for an offline run, which asks no store.
+    """
+
+    tracking_uri: str | None
     experiment: str
     runs: tuple[RecordedRun, ...] = ()
     error: str | None = None
 
 
 def record_runs_of(
-    runs: tuple[RunRecord, ...], *, materials: Materials, folder: StudyFolder
+    runs: tuple[RunRecord, ...],
+    *,
+    materials: Materials,
+    folder: StudyFolder,
+    offline: bool = False,
 ) -> Recording:
     """Keep the run records in the folder, then record them; an error is kept, not raised.
+
+    ``offline`` only keeps them: ``retune record`` does the rest, here or on another machine.
 
     Raises:
         StorageError: the records cannot be kept on disk.
     """
     experiment = f"vllm/{materials.request.model}/{materials.host.device.name}"
     folder.keep_records(StudyRecords(experiment=experiment, runs=runs))
+    if offline:
+        later = f"offline; `retune record {materials.place.root}` records it"
+        return Recording(tracking_uri=None, experiment=experiment, error=later)
     try:
         return record_folder(folder, materials.place)
     except TuningError as error:

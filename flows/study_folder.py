@@ -8,11 +8,15 @@ from flows.environment import Home
 from tasks.adapters.evidence_store import OutcomeStore, write_whole
 from tasks.domain.codec import RecordFormatError, from_text, to_text
 from tasks.domain.errors import ConfigError
+from tasks.domain.parameters import ParameterSet, Regime
 from tasks.domain.run_record import RecordedRun, RunRecord
 from tasks.domain.steps import StoredOutcome
 
 RECORDED = "recorded.json"
 RECORDS = "report/runs.json"
+# Outside report/, which is the study's own run's artifacts: the set names that run's id.
+SET_FOLDER = "parameter_set"
+PRODUCT = f"{SET_FOLDER}/product.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,32 @@ class StudyFolder:
                 "named, below the home's studies/"
             ) from error
 
+    def set_file(self, regime: Regime) -> Path:
+        """Return where the study's parameter set is written."""
+        return self.path / SET_FOLDER / f"{regime.value}.yaml"
+
+    def keep_product(self, product: ParameterSet) -> None:
+        """Keep the parameter set that the study's decision left.
+
+        Raises:
+            StorageError: if it cannot be written.
+        """
+        self.write(PRODUCT, to_text(product, indent=1))
+
+    def product(self) -> ParameterSet | None:
+        """Return the kept parameter set, None where the run left none (a night, a gate)."""
+        try:
+            text = (self.path / PRODUCT).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        try:
+            return from_text(ParameterSet, text)
+        except RecordFormatError as error:
+            raise ConfigError(
+                f"{self.path / PRODUCT}: not a parameter set: {error}; run the study again, it "
+                "measures nothing anew"
+            ) from error
+
     def note_recorded(self, runs: tuple[RecordedRun, ...]) -> None:
         """Keep where the run stands in the tracking store, for ``retune ui``."""
         rows = [
@@ -75,6 +105,26 @@ class StudyFolder:
             for r in runs
         ]
         self.write(RECORDED, json.dumps(rows, indent=1))
+
+
+def run_folders(given: Path) -> tuple[StudyFolder, ...]:
+    """Return the runs that a folder holds: itself, or those below a home or its studies/.
+
+    Runs that have not ended hold no records and are left out.
+
+    Raises:
+        ConfigError: nothing below the folder can be recorded.
+    """
+    if (given / RECORDS).is_file():
+        return (StudyFolder(path=given),)
+    found = sorted([*given.glob(f"studies/*/{RECORDS}"), *given.glob(f"*/{RECORDS}")])
+    if not found:
+        raise ConfigError(
+            f"{given}: not the records of a run, and no run that has ended lies below it; give the "
+            "folder of `retune tune --offline`, or the one that `retune tune` named, below the "
+            "home's studies/"
+        )
+    return tuple(StudyFolder(path=file.parents[1]) for file in found)
 
 
 def newest_recorded(place: Home) -> tuple[str, list[str]] | None:

@@ -14,14 +14,15 @@ from flows.engine_bench import EngineBench
 from flows.materials import Materials
 from flows.planning import infeasible_reasons, plan_materials
 from flows.progress import Reporter
+from flows.publishing import Publication, keep_product, publish_product
 from flows.recall import KnownOutcomes, shared_outcomes
 from flows.recording import Recording, record_runs_of
 from flows.searching import searchers_of
 from flows.study_folder import StudyFolder
 from flows.workshop import Workshop
-from tasks import publish
 from tasks.adapters.device_lock import device_lock
 from tasks.domain.codec import to_text
+from tasks.domain.parameters import ParameterSet, ParameterValues
 from tasks.domain.steps import Outcome, Step
 from tasks.domain.study import StudyResult, drive, run_study
 from tasks.domain.study_product import study_product
@@ -42,7 +43,7 @@ class StudyReport:
     result: StudyResult
     folder: Path
     report: Path
-    parameter_set: Path
+    publication: Publication
     recording: Recording
 
 
@@ -57,10 +58,12 @@ def conduct_study(
     reporter: Reporter,
     wrap: Wrap = no_wrap,
     tags: tuple[tuple[str, str], ...] = (),
+    offline: bool = False,
 ) -> StudyReport:
     """Run the study to its end and return its report.
 
     ``wrap`` turns the workshop's ``carry_out`` into the driver's: Prefect makes tasks of it.
+    ``offline`` asks no tracking store; everything that it would be told is kept in the folder.
 
     Raises:
         DeviceLockedError: another run holds the device.
@@ -82,7 +85,7 @@ def conduct_study(
             run_study(request, known, infeasible_reasons(plan), searchers), wrap(carry_out)
         ),
     )
-    return _finish(materials, folder, result, reporter=reporter, tags=tags)
+    return _finish(materials, folder, result, reporter=reporter, tags=tags, offline=offline)
 
 
 def with_engine(
@@ -117,33 +120,47 @@ def _finish(
     *,
     reporter: Reporter,
     tags: tuple[tuple[str, str], ...],
+    offline: bool,
 ) -> StudyReport:
     """Keep report and decision on disk, record, then publish with the run ids that earned it."""
     request = materials.request
     report = folder.write("report/report.md", study_report(request, result))
     folder.write("report/decision.json", to_text(result.decision, indent=1))
+    for search in result.searches:
+        folder.write(f"report/search-{search.arm}.json", to_text(search, indent=1))
     for trial in result.trials:
         folder.write(f"trials/{trial.arm.name}/trial.json", to_text(trial, indent=1))
     reporter.scope(request.name)
-    reporter.line("record: copying the evidence to MLflow")
+    if not offline:
+        reporter.line("record: copying the evidence to MLflow")
     recording = record_runs_of(
-        study_runs(request, result, tags=tags), materials=materials, folder=folder
+        study_runs(request, result, tags=tags),
+        materials=materials,
+        folder=folder,
+        offline=offline,
     )
-    today = dt.datetime.now(dt.UTC).date()
-    product = study_product(
-        request,
-        result,
-        measured_on=today.isoformat(),
-        expires_on=(today + dt.timedelta(days=SET_LASTS_DAYS)).isoformat(),
-        run_ids=tuple(run.run_id for run in recording.runs),
-    )
-    written = publish.publish_parameter_set(
-        product, folder.path / "report" / f"{request.regime.value}.yaml"
+    publication = publish_product(
+        keep_product(folder, _product(materials, result)),
+        folder=folder,
+        place=materials.place,
+        recording=recording,
     )
     return StudyReport(
         result=result,
         folder=folder.path,
         report=report,
-        parameter_set=written,
+        publication=publication,
         recording=recording,
+    )
+
+
+def _product(materials: Materials, result: StudyResult) -> ParameterSet:
+    today = dt.datetime.now(dt.UTC).date()
+    return study_product(
+        materials.request,
+        result,
+        measured_on=today.isoformat(),
+        expires_on=(today + dt.timedelta(days=SET_LASTS_DAYS)).isoformat(),
+        model_values=materials.engine_values(ParameterValues()),
+        cpu_kv_cache_gib=materials.source.cpu_kv_cache_gib,
     )

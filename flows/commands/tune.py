@@ -1,8 +1,8 @@
-"""``retune tune``: one study under Prefect, its verdict, and where everything is."""
+"""``retune tune``: one study under Prefect or offline, its verdict, and where everything is."""
 
 from pathlib import Path
 
-from flows.environment import home, prepare_prefect
+from flows.environment import Home, home, prepare_prefect, quiet
 from flows.output import print_json, print_lines, print_table
 from flows.study_run import StudyReport
 from tasks.adapters.config_files.loading import load_study
@@ -11,19 +11,40 @@ from tasks.domain.study_request import StudyRequest
 from tasks.domain.study_table import TABLE_COLUMNS, trial_row
 
 
-def tune_command(study: Path, *, as_json: bool) -> int:
-    """Run the study and print its verdict; 0 whenever it ended with a decision."""
-    place = home()
-    load_study(study)  # a wrong file is told before the server starts
-    prepare_prefect(place)
-    from flows.prefect_flows import tune
+def tune_command(study: Path, *, offline: Path | None = None, as_json: bool) -> int:
+    """Run the study and print its verdict; 0 whenever it ended with a decision.
 
-    request, report = tune(study=str(study))
+    ``offline`` is the home of a run that needs neither Prefect nor MLflow.
+    """
+    if offline is not None:
+        request, report = _offline(study, Home(root=offline.resolve()))
+    else:
+        request, report = _under_prefect(study)
     if as_json:
         print_json(_document(request, report))
     else:
-        _print(request, report, study)
+        _print(request, report)
     return 0
+
+
+def _under_prefect(study: Path) -> tuple[StudyRequest, StudyReport]:
+    load_study(study)  # a wrong file is told before the server starts
+    prepare_prefect(home())
+    from flows.prefect_flows import tune
+
+    return tune(study=str(study))
+
+
+def _offline(study: Path, place: Home) -> tuple[StudyRequest, StudyReport]:
+    from flows.host import commit_tags
+    from flows.preparation import prepare_study
+    from flows.progress import Reporter
+    from flows.study_run import conduct_study
+
+    reporter = Reporter(quiet=quiet())
+    materials = prepare_study(load_study(study), place, reporter)
+    report = conduct_study(materials, reporter=reporter, tags=commit_tags(), offline=True)
+    return materials.request, report
 
 
 def _document(request: StudyRequest, report: StudyReport) -> dict[str, object]:
@@ -33,7 +54,13 @@ def _document(request: StudyRequest, report: StudyReport) -> dict[str, object]:
         "decision": report.result.decision,
         "trials": list(report.result.trials),
         "report": str(report.report),
-        "parameter_set": str(report.parameter_set),
+        "parameter_set": str(report.publication.path),
+        "registered": {
+            "name": report.publication.name,
+            "version": report.publication.version,
+            "aliases": list(report.publication.aliases),
+            "error": report.publication.error,
+        },
         "mlflow": {
             "tracking_uri": report.recording.tracking_uri,
             "experiment": report.recording.experiment,
@@ -43,12 +70,20 @@ def _document(request: StudyRequest, report: StudyReport) -> dict[str, object]:
     }
 
 
-def _print(request: StudyRequest, report: StudyReport, study: Path) -> None:
+def _print(request: StudyRequest, report: StudyReport) -> None:
     rows = [trial_row(trial) for trial in report.result.trials]
     print_table(f"{request.name}: regime {request.regime.value}", TABLE_COLUMNS, rows)
     print_lines(verdict_lines(request, report.result))
-    print_lines(["", f"report:        {report.report}", f"parameter set: {report.parameter_set}"])
-    if report.recording.error is not None:
-        print_lines([f"not recorded:  {report.recording.error}"])
+    recording, publication = report.recording, report.publication
+    print_lines(["", f"report:        {report.report}", f"parameter set: {publication.path}"])
+    if recording.error is not None:
+        print_lines([f"not recorded:  {recording.error}"])
+        return
+    print_lines([f"MLflow:        {recording.tracking_uri}; open it with `make ui`"])
+    if publication.error is not None:
+        print_lines([f"not registered: {publication.error}"])
     else:
-        print_lines([f"MLflow:        {report.recording.tracking_uri}; open it with `make ui`"])
+        aliases = ", ".join(publication.aliases) or "no alias"
+        print_lines(
+            [f"registered:    {publication.name} version {publication.version} ({aliases})"]
+        )

@@ -55,16 +55,34 @@ class ParameterValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a parameter set comes from; None means that it was not measured."""
+    """Where a parameter set comes from; None means that it was not measured.
 
+    checkpoint_sha256: of the weights that were served. trace_part: which part of the trace.
+    engine: vLLM's version; flavour: its build, ``cpu`` or ``cuda``. hardware: the GPU's name or
+    the CPU's; device_count: GPUs, or CPU cores. engine_values: what the measured engine was
+    started with, the model's own values included; cpu_kv_cache_gib: its KV cache, of the CPU build
+    alone. measured_on, expires_on: YYYY-MM-DD. slo: the limits that were judged; slo_values: what
+    was measured of them at the regime's own rate (seconds, req/s, 0..1). synthetic: dummy weights.
+    """
+
+    study: str | None = None
     study_id: str | None = None
     mlflow_run_ids: tuple[str, ...] = ()
     trace_sha256: str | None = None
+    trace_part: str | None = None
+    checkpoint_sha256: str | None = None
     engine: str | None = None
+    flavour: str | None = None
     hardware: str | None = None
+    device_count: int | None = None
+    driver: str | None = None
+    engine_values: ParameterValues = ParameterValues()
+    cpu_kv_cache_gib: float | None = None
     measured_on: str | None = None
     expires_on: str | None = None
+    slo: tuple[tuple[str, float], ...] = ()
     slo_values: tuple[tuple[str, float], ...] = ()
+    synthetic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

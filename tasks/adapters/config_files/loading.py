@@ -1,8 +1,9 @@
 """Turns YAML files into domain records: follows the paths in them and checks across files."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
+from tasks.adapters.config_files.parameter_set_file import engine_values as _values
+from tasks.adapters.config_files.parameter_set_file import load_parameter_set as load_parameter_set
 from tasks.adapters.config_files.reading import read_model
 from tasks.adapters.config_files.study_schema import (
     EvaluationPart,
@@ -11,21 +12,14 @@ from tasks.adapters.config_files.study_schema import (
     ModelFile,
     NightlyFile,
     NightlyRegimePart,
-    ParameterSetFile,
+    SearchPart,
     SloFile,
     StudyFile,
     TrafficFile,
     TrafficModelPart,
 )
 from tasks.domain.errors import ConfigError
-from tasks.domain.parameters import (
-    ParameterSet,
-    ParameterValue,
-    ParameterValues,
-    Provenance,
-    Regime,
-    SetState,
-)
+from tasks.domain.parameters import ParameterSet, Regime
 from tasks.domain.site_files import (
     ModelSource,
     NightlyFiles,
@@ -35,7 +29,7 @@ from tasks.domain.site_files import (
     TrafficSource,
 )
 from tasks.domain.slo import Slo
-from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan
+from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan, SearchPlan
 from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognormal_lengths
 
 
@@ -47,12 +41,10 @@ def load_study(path: Path) -> StudyFiles:
     """
     file = read_model(path, StudyFile)
     model = load_model(_beside(path, file.model))
-    traffic = load_traffic(_beside(path, file.traffic))
-    if traffic.regime != file.regime:
-        raise ConfigError(
-            f"{path}: regime: found {file.regime!r}, but traffic {file.traffic} is of regime "
-            f"{traffic.regime.value!r}; make them the same"
-        )
+    traffic = _traffic(path, file.traffic, regime=file.regime)
+    searched = None
+    if file.search is not None and file.search.traffic is not None:
+        searched = _traffic(path, file.search.traffic, regime=file.regime)
     parameter_set = None
     if file.parameter_set is not None:
         parameter_set = load_parameter_set(_beside(path, file.parameter_set))
@@ -70,10 +62,13 @@ def load_study(path: Path) -> StudyFiles:
                 method=arm.checkpoint,
                 values=_values(path, f"arms.{i}.values", arm.values),
                 is_reference=arm.reference,
+                searched=arm.search,
             )
             for i, arm in enumerate(file.arms)
         ),
         load=_load(file.load),
+        search=_search(file.search),
+        search_traffic=searched,
         evaluation=_evaluation(file.evaluation),
         evaluation_folder=str(
             _beside(path, file.evaluation.folder if file.evaluation else "../evaluation")
@@ -151,7 +146,9 @@ def load_traffic(path: Path) -> TrafficSource:
             path=str(_beside(path, file.trace.file)),
             start_s=file.trace.start_s,
             end_s=file.trace.end_s,
+            find_s=file.trace.find_s,
             replicas=file.trace.replicas,
+            rate_req_s=file.trace.rate_req_s,
             timezone=file.trace.timezone,
         )
     return TrafficSource(
@@ -165,31 +162,6 @@ def load_traffic(path: Path) -> TrafficSource:
     )
 
 
-def load_parameter_set(path: Path) -> ParameterSet:
-    """Return a parameter set with its provenance."""
-    file = read_model(path, ParameterSetFile)
-    origin = file.provenance
-    return ParameterSet(
-        name=file.name,
-        regime=Regime(file.regime),
-        state=SetState(file.state),
-        model=file.model,
-        checkpoint=file.checkpoint,
-        values=_values(path, "values", file.values),
-        provenance=Provenance(
-            study_id=origin.study_id,
-            mlflow_run_ids=tuple(origin.mlflow_run_ids),
-            trace_sha256=origin.trace_sha256,
-            engine=origin.engine,
-            hardware=origin.hardware,
-            measured_on=origin.measured_on,
-            expires_on=origin.expires_on,
-            slo_values=tuple(sorted(origin.slo_values.items())),
-        ),
-        note=file.note,
-    )
-
-
 def _nightly_regime(path: Path, part: NightlyRegimePart, model: ModelSource) -> NightlyRegime:
     parameter_set = load_parameter_set(_beside(path, part.parameter_set))
     _same(path, f"regimes.{part.regime}", parameter_set, model=model, regime=part.regime)
@@ -200,6 +172,16 @@ def _nightly_regime(path: Path, part: NightlyRegimePart, model: ModelSource) -> 
         reference=load_traffic(_beside(path, part.reference)),
         fresh=load_traffic(_beside(path, part.fresh)),
     )
+
+
+def _traffic(path: Path, named: str, *, regime: str) -> TrafficSource:
+    traffic = load_traffic(_beside(path, named))
+    if traffic.regime != regime:
+        raise ConfigError(
+            f"{path}: regime: found {regime!r}, but traffic {named} is of regime "
+            f"{traffic.regime.value!r}; make them the same"
+        )
+    return traffic
 
 
 def _same(path: Path, key: str, found: ParameterSet, *, model: ModelSource, regime: str) -> None:
@@ -218,26 +200,30 @@ def _beside(path: Path, named: str) -> Path:
     return (path.parent / named).resolve()
 
 
-def _values(path: Path, key: str, values: Mapping[str, ParameterValue]) -> ParameterValues:
-    for name in values:
-        if not name.isidentifier() or name != name.lower():
-            raise ConfigError(
-                f"{path}: {key}: {name!r} is not an engine parameter's name; write vLLM's name "
-                "with lower case and underscores, for example max_num_seqs"
-            )
-    return ParameterValues.of(values)
-
-
 def _load(part: LoadPart) -> LoadPlan:
     return LoadPlan(
         rate_scales=tuple(part.rate_scales),
         duration_s=part.duration_s,
         regime_repeats=part.regime_repeats,
+        rounds=part.rounds,
         curve_limit=part.curve_limit,
         curve_points=part.curve_points,
         curve_duration_s=part.curve_duration_s,
         window_s=part.window_s,
         warmup_requests=part.warmup_requests,
+    )
+
+
+def _search(part: SearchPart | None) -> SearchPlan | None:
+    if part is None:
+        return None
+    return SearchPlan(
+        policy=part.policy,
+        levels=tuple((name, tuple(sorted(part.levels[name]))) for name in sorted(part.levels)),
+        probe_s=part.probe_s,
+        max_points=part.max_points,
+        gpu_minutes=part.gpu_minutes,
+        min_gain_frac=part.min_gain_frac,
     )
 
 

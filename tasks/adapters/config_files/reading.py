@@ -49,16 +49,25 @@ def read_yaml(path: Path) -> object:
         raise ConfigError(f"{path}: no such file; check the path") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}; expected a UTF-8 YAML file") from error
+    return parse_yaml(text, source=str(path))
+
+
+def parse_yaml(text: str, *, source: str) -> object:
+    """Return the text's one document; ``source`` is what errors name.
+
+    Raises:
+        ConfigError: if it is not YAML; names the line.
+    """
     try:
         return yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "unknown place"
         raise ConfigError(
-            f"{path}: not valid YAML at {place}: {error.problem}; fix the syntax there"
+            f"{source}: not valid YAML at {place}: {error.problem}; fix the syntax there"
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+        raise ConfigError(f"{source}: not valid YAML: {error}") from error
 
 
 def read_model(path: Path, model: type[ModelT]) -> ModelT:
@@ -67,15 +76,27 @@ def read_model(path: Path, model: type[ModelT]) -> ModelT:
     Raises:
         ConfigError: names the file, the path of every wrong key, its value and what is allowed.
     """
-    document = read_yaml(path)
+    return _validated(read_yaml(path), model, source=str(path))
+
+
+def parse_model(text: str, model: type[ModelT], *, source: str) -> ModelT:
+    """Return the text as ``model``; ``source`` is what errors name.
+
+    Raises:
+        ConfigError: as ``read_model``.
+    """
+    return _validated(parse_yaml(text, source=source), model, source=source)
+
+
+def _validated(document: object, model: type[ModelT], *, source: str) -> ModelT:
     if not isinstance(document, dict):
         found = "nothing" if document is None else type(document).__name__
-        raise ConfigError(f"{path}: expected a mapping of keys at the top, found {found}")
+        raise ConfigError(f"{source}: expected a mapping of keys at the top, found {found}")
     try:
         return model.model_validate(document)
     except ValidationError as error:
         lines = [_sentence(model, detail) for detail in error.errors(include_url=False)]
-        raise ConfigError(f"{path}: " + "; ".join(lines)) from error
+        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
 
 
 def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:

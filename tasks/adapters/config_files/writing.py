@@ -1,36 +1,23 @@
-"""Writes a parameter set as the YAML that ``load_parameter_set`` reads."""
+"""Writes plain documents as YAML."""
+
+from collections.abc import Sequence
 
 import yaml
 
-from tasks.domain.parameters import ParameterSet
 
-_HEADER = """\
-# Written by vllm-retune. To put it in force: copy it over the set that configs/nightly.yaml names,
-# review the change and commit it with the MLflow run that earned it.
-"""
+def yaml_documents(documents: Sequence[object], *, comments: Sequence[str] = ()) -> str:
+    """Return documents as one YAML text, keys in their given order, comments before the first."""
+    head = "".join(f"# {' '.join(line.split())}\n" for line in comments)
+    bodies = [
+        yaml.dump(document, Dumper=_NoAliases, sort_keys=False, allow_unicode=True, width=100)
+        for document in documents
+    ]
+    return head + "---\n".join(bodies)
 
 
-def parameter_set_yaml(parameter_set: ParameterSet) -> str:
-    """Return the set as YAML text; what was not measured is left out."""
-    origin = parameter_set.provenance
-    provenance: dict[str, object] = {
-        "study_id": origin.study_id,
-        "mlflow_run_ids": list(origin.mlflow_run_ids),
-        "trace_sha256": origin.trace_sha256,
-        "engine": origin.engine,
-        "hardware": origin.hardware,
-        "measured_on": origin.measured_on,
-        "expires_on": origin.expires_on,
-        "slo_values": dict(origin.slo_values),
-    }
-    document = {
-        "name": parameter_set.name,
-        "regime": parameter_set.regime.value,
-        "state": parameter_set.state.value,
-        "model": parameter_set.model,
-        "checkpoint": parameter_set.checkpoint,
-        "values": parameter_set.values.as_dict(),
-        "provenance": {key: value for key, value in provenance.items() if value not in (None, [])},
-        "note": parameter_set.note,
-    }
-    return _HEADER + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+class _NoAliases(yaml.SafeDumper):
+    """Writes a mapping that is used twice twice: anchors read badly in a manifest."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Never make an alias."""
+        return True

@@ -15,7 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from tasks.adapters.mlflow_store.file_lock import hold_lock
-from tasks.adapters.mlflow_store.ports import MetricPoint, Pairs, StoredRun, StoredVersion
+from tasks.adapters.mlflow_store.ports import (
+    MetricPoint,
+    Pairs,
+    StoredModel,
+    StoredRun,
+    StoredVersion,
+)
 from tasks.adapters.mlflow_store.store_uri import checked_uri, redacted, sqlite_path
 from tasks.domain.errors import TrackerUnavailableError
 
@@ -180,8 +186,20 @@ class MlflowStore:
 
     def ensure_model(self, name: str) -> None:
         """Create the registered model where it is missing."""
-        if not self._call(lambda: self._client.search_registered_models(f"name='{name}'")):
+        if self.find_model(name) is None:
             self._call(lambda: self._client.create_registered_model(name))
+
+    def find_model(self, name: str) -> StoredModel | None:
+        """Return a registered model, None where there is none of this name."""
+        found = self._call(lambda: self._client.search_registered_models(f"name='{name}'"))
+        if not found:
+            return None
+        aliases = {alias: str(version) for alias, version in dict(found[0].aliases).items()}
+        return StoredModel(aliases=aliases, tags=dict(found[0].tags or {}))
+
+    def set_model_tag(self, name: str, key: str, value: str) -> None:
+        """Set a tag of a registered model."""
+        self._call(lambda: self._client.set_registered_model_tag(name, key, value))
 
     def versions(self, name: str) -> tuple[StoredVersion, ...]:
         """Return all versions, oldest first."""
@@ -216,11 +234,11 @@ class MlflowStore:
 
     def version_of(self, name: str, alias: str) -> StoredVersion | None:
         """Return the version that an alias points at, None where there is none."""
-        models = self._call(lambda: self._client.search_registered_models(f"name='{name}'"))
-        number = models[0].aliases.get(alias) if models else None
+        model = self.find_model(name)
+        number = None if model is None else model.aliases.get(alias)
         if number is None:
             return None
-        return _version(self._call(lambda: self._client.get_model_version(name, str(number))))
+        return _version(self._call(lambda: self._client.get_model_version(name, number)))
 
     def read_bytes(self, run_id: str, path: str) -> bytes:
         """Return the bytes of an artifact."""

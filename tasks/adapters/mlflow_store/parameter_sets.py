@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tasks.adapters.mlflow_store.library import open_store
-from tasks.adapters.mlflow_store.ports import KEY_TAG, TrackingStore
+from tasks.adapters.mlflow_store.ports import KEY_TAG, StoredVersion, TrackingStore
 from tasks.domain.errors import ConfigError, StorageError
 
 Alias = Literal["candidate", "champion"]
@@ -29,13 +29,14 @@ def register_parameter_set(
     """Register a parameter set's YAML, let the alias point at it, return its version number.
 
     A YAML of the same bytes keeps its version, so that registering again adds nothing and puts
-    back a file that was altered in the store.
+    back a file that was altered in the store. An alias moves to later versions only: registering
+    an old study once more takes nothing from a newer one.
 
     Raises:
         ConfigError: PARAMETER_SET_NAME for a name that MLflow cannot hold.
         TrackerUnavailableError: the store cannot be written.
     """
-    _check_name(name)
+    check_name(name)
     return register_in(
         open_store(tracking_uri), yaml_path.read_bytes(), yaml_path.name, name, tags, alias
     )
@@ -65,7 +66,9 @@ def register_in(
         own = {SHA256_TAG: digest, FILE_TAG: f"{folder}/{file_name}"}
         version = store.create_version(name, run_id=run_id, folder=folder, tags={**tags, **own})
     if alias is not None:
-        store.set_alias(name, alias, version.version)
+        pointed = store.version_of(name, alias)
+        if pointed is None or int(pointed.version) < int(version.version):
+            store.set_alias(name, alias, version.version)
     return version.version
 
 
@@ -77,7 +80,7 @@ def resolve_parameter_set(name: str, alias: Alias, *, tracking_uri: str) -> tupl
         StorageError: PARAMETER_SET_ALTERED if the file is not the one that was registered.
         TrackerUnavailableError: the store cannot be read.
     """
-    _check_name(name)
+    check_name(name)
     return resolve_in(open_store(tracking_uri), name, alias)
 
 
@@ -90,16 +93,26 @@ def resolve_in(store: TrackingStore, name: str, alias: Alias) -> tuple[str, str]
             "register one or let the alias point at a version",
             code="PARAMETER_SET_UNKNOWN",
         )
+    return version.version, verified_text(store, name, version)
+
+
+def verified_text(store: TrackingStore, name: str, version: StoredVersion) -> str:
+    """Return a version's YAML text.
+
+    Raises:
+        StorageError: PARAMETER_SET_ALTERED if the file is not the one that was registered.
+        TrackerUnavailableError: the file is gone or the store cannot be read.
+    """
     content = store.read_bytes(version.run_id, version.tags.get(FILE_TAG, ""))
     seen, needed = hashlib.sha256(content).hexdigest(), version.tags.get(SHA256_TAG)
     if seen != needed:
         raise StorageError(
             f"parameter set {name!r} version {version.version} has sha256={seen}, but "
             f"sha256={needed} was registered: its file was altered; register the right file "
-            f"again or let {alias!r} point at another version",
+            "again or use another version",
             code="PARAMETER_SET_ALTERED",
         )
-    return version.version, content.decode()
+    return content.decode()
 
 
 def point_alias(name: str, alias: Alias, version: str, *, tracking_uri: str) -> None:
@@ -108,7 +121,7 @@ def point_alias(name: str, alias: Alias, version: str, *, tracking_uri: str) -> 
     Raises:
         TrackerUnavailableError: TRACKER_REFUSED if there is no such version.
     """
-    _check_name(name)
+    check_name(name)
     open_store(tracking_uri).set_alias(name, alias, version)
 
 
@@ -121,7 +134,12 @@ def _carrier_run(store: TrackingStore, run_name: str, key: str) -> str:
     return store.create_run(experiment_id, run_name, None, {KEY_TAG: key}).run_id
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise where MLflow's registry cannot hold the name.
+
+    Raises:
+        ConfigError: PARAMETER_SET_NAME.
+    """
     if not name.strip() or set(name) & set("/:'\"`\\") or name.strip(".") == "":
         raise ConfigError(
             f"parameter set name {name!r} is not one that MLflow's registry holds; letters, "

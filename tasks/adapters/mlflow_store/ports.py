@@ -81,11 +81,25 @@ class StoredVersion:
     tags: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredModel:
+    """A registered model: the version that each alias points at, and its tags."""
+
+    aliases: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
 class VersionRegistry(Protocol):
     """Registered models of one tracking store."""
 
     def ensure_model(self, name: str) -> None:
         """Create the registered model where it is missing."""
+
+    def find_model(self, name: str) -> StoredModel | None:
+        """Return a registered model, None where there is none of this name."""
+
+    def set_model_tag(self, name: str, key: str, value: str) -> None:
+        """Set a tag of a registered model."""
 
     def versions(self, name: str) -> tuple[StoredVersion, ...]:
         """Return all versions, oldest first."""

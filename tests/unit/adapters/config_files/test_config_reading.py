@@ -11,7 +11,7 @@ from tasks.adapters.config_files.loading import (
     load_study,
     load_traffic,
 )
-from tasks.adapters.config_files.writing import parameter_set_yaml
+from tasks.adapters.config_files.parameter_set_file import parameter_set_yaml
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import (
     ParameterSet,

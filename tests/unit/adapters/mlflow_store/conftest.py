@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.mlflow_store.ports import MetricPoint, Pairs, StoredRun, StoredVersion
+from tasks.adapters.mlflow_store.ports import (
+    MetricPoint,
+    Pairs,
+    StoredModel,
+    StoredRun,
+    StoredVersion,
+)
 
 
 class MemoryStore:
@@ -21,6 +27,7 @@ class MemoryStore:
         self.experiments: dict[str, str] = {}
         self.registered: dict[str, list[StoredVersion]] = {}
         self.aliases: dict[tuple[str, str], str] = {}
+        self.model_tags: dict[str, dict[str, str]] = {}
         self.writes = 0
         self.fail_at: int | None = None
         self.error: BaseException = ConnectionError("the store is gone")
@@ -114,6 +121,16 @@ class MemoryStore:
     def ensure_model(self, name: str) -> None:
         self.registered.setdefault(name, [])
 
+    def find_model(self, name: str) -> StoredModel | None:
+        if name not in self.registered:
+            return None
+        aliases = {alias: v for (model, alias), v in self.aliases.items() if model == name}
+        return StoredModel(aliases=aliases, tags=dict(self.model_tags.get(name, {})))
+
+    def set_model_tag(self, name: str, key: str, value: str) -> None:
+        self._write()
+        self.model_tags.setdefault(name, {})[key] = value
+
     def versions(self, name: str) -> tuple[StoredVersion, ...]:
         return tuple(self.registered[name])
 
@@ -131,6 +148,7 @@ class MemoryStore:
         self.registered[name][index] = replace(old, tags={**old.tags, **tags})
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
+        self._write()
         self.aliases[name, alias] = version
 
     def version_of(self, name: str, alias: str) -> StoredVersion | None:
