@@ -20,7 +20,8 @@ class LatencyView:
     """What the client saw. waiting: requests queued on average, where the engine tells none.
 
     client_late: the client missed its own send or receive times, so latencies are not the
-    engine's. Latencies are in seconds from the due time.
+    engine's. Latencies are in seconds from the due time. trace_reuse_frac: share of the prompts'
+    tokens that the trace itself repeats; a cache cannot be hit more.
     """
 
     ttft_p99_s: float | None = None
@@ -29,6 +30,7 @@ class LatencyView:
     client_late: bool | None = None
     prompt_tokens_mean: float | None = None
     waiting: float | None = None
+    trace_reuse_frac: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ def _window_facts(window: EngineWindow | None, latency: LatencyView) -> dict[str
         "queue_time_mean_s": window.queue_time_mean_s,
         "prefill_time_mean_s": window.prefill_time_mean_s,
         "prefix_hit_frac": window.prefix_hit_frac,
+        "trace_reuse_frac": latency.trace_reuse_frac,
         "generation_tok_s": window.generation_tok_s,
     }
 

@@ -217,9 +217,12 @@ FIRST_READING: tuple[Rule, ...] = (
         id="low-prefix-hit-rate",
         source="guide section 2.6 (hit rate under 10 %)",
         layer="prefix cache",
-        when=(When(fact="prefix_hit_frac", op="<", limit=0.1),),
+        when=(
+            When(fact="prefix_hit_frac", op="<", limit=0.1),
+            When(fact="trace_reuse_frac", op=">=", limit=0.1),
+        ),
         finding="the prefix cache is hardly hit in this window",
-        try_next=("measure enable_prefix_caching off, only if the trace itself has no reuse",),
+        try_next=("look whether the trace's reuse is lost between replicas or to evictions",),
         cause=False,
     ),
     Rule(

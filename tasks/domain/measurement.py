@@ -34,7 +34,8 @@ class Measurement:
     attainment_*: share of all requests that kept the SLO with a 95 % Wilson interval;
     attainment_method says on how many independent requests. *_drift_frac: tokens by the server's
     usage / tokens asked for - 1. Latencies are of successful requests, from the due time, but
-    ttft_from_send; itl counts tokens. hit_frac: prefix-cache hits of the window.
+    ttft_from_send; itl counts tokens. hit_frac: prefix-cache hits of the window, of
+    trace_reuse_frac that the trace itself would allow.
     """
 
     load_point: LoadPoint
@@ -67,6 +68,7 @@ class Measurement:
     windows: tuple[WindowResult, ...]
     flags: tuple[Flag, ...]
     hit_frac: float | None = None
+    trace_reuse_frac: float | None = None
     schedule_sha256: str | None = None
 
     @property
@@ -115,6 +117,7 @@ def reduce_records(
     measurement = replace(
         _measurement(cut, load_point, slo, client, window_edges(cut.start_s, cut.end_s, window_s)),
         hit_frac=facts.hit_frac,
+        trace_reuse_frac=facts.expected_hit_frac,
         schedule_sha256=schedule_sha256,
     )
     return replace(measurement, flags=judge_validity(_facts(measurement, facts)))

@@ -22,6 +22,7 @@ def diagnose_measurement(
             ttft_p99_s=_tail(measurement.ttft),
             tpot_p99_s=_tail(measurement.tpot),
             slo=measurement.slo,
+            trace_reuse_frac=measurement.trace_reuse_frac,
             client_late=any(flag.code in LATE_FLAGS for flag in measurement.flags),
             prompt_tokens_mean=(
                 measurement.input_tok_s * measurement.window_s / requests if requests else None

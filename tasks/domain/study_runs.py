@@ -12,10 +12,14 @@ from tasks.domain.run_record import RunRecord, RunStatus
 from tasks.domain.slo import Slo
 from tasks.domain.steps import TrialStatus
 from tasks.domain.study import StudyResult
-from tasks.domain.study_request import StudyRequest
+from tasks.domain.study_request import StudyRequest, gpus_of
 from tasks.domain.trial import Trial
 
 Pairs = tuple[tuple[str, str], ...]
+# What differs between two starts of the same engine is no parameter of the trial.
+_OF_ONE_START = frozenset(
+    {"evidence", "model", "init_s", "startup_s", "weights_load_s", "torch_compile_s"}
+)
 Metrics = dict[str, float]
 
 
@@ -59,7 +63,8 @@ def trial_run(request: StudyRequest, trial: Trial, *, common: Pairs) -> RunRecor
     tags: list[tuple[str, str]] = [*common, ("trial_status", trial.status.value)]
     params = [*request_params(request), ("quant/method", trial.arm.method)]
     params += [(f"vllm/{name}", str(value)) for name, value in trial.arm.values.items]
-    params += [(f"engine/{name}", value) for name, value in trial.engine_facts]
+    params += [(f"engine/{name}", v) for name, v in trial.engine_facts if name not in _OF_ONE_START]
+    tags += [(f"engine/{name}", v) for name, v in trial.engine_facts if name in _OF_ONE_START]
     if checkpoint is not None:
         params.append(("quant/checkpoint_sha256", checkpoint.sha256))
         params.append(("quant/serve_as", checkpoint.serve_as))
@@ -125,9 +130,21 @@ def _trial_metrics(trial: Trial, request: StudyRequest) -> Metrics:
         task = request.evaluation.task
         metrics[f"eval/{task}_acc"] = trial.accuracy.acc
         metrics[f"eval/{task}_items"] = float(trial.accuracy.n)
+    metrics |= _sustainable_metrics(trial, request)
     if trial.curve is not None and trial.curve.inflection.choose is not None:
         metrics["curve/choose_concurrency"] = float(trial.curve.inflection.choose)
     metrics |= _profile_metrics(trial)
+    return metrics
+
+
+def _sustainable_metrics(trial: Trial, request: StudyRequest) -> Metrics:
+    """Return the rate and, on GPUs, the rate a GPU: an engine spans TP x PP of them."""
+    found = trial.sustainable
+    if found is None or found.multiple is None or found.req_s is None:
+        return {}
+    metrics = {"bench/sustainable_multiple": found.multiple, "bench/sustainable_req_s": found.req_s}
+    if request.surroundings.flavour != "cpu":
+        metrics["bench/sustainable_req_s_per_gpu"] = found.req_s / gpus_of(trial.arm)
     return metrics
 
 

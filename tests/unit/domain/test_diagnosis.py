@@ -168,6 +168,16 @@ def test_the_alerts_of_the_guides_checklist_go_off() -> None:
     ]
 
 
+@pytest.mark.parametrize(("reuse", "told"), [(0.4, True), (0.0, False), (None, False)])
+def test_a_cache_that_the_trace_cannot_hit_is_no_bottleneck(
+    reuse: float | None, told: bool
+) -> None:
+    diagnosis = diagnose(
+        Profile(window=window(prefix_hit_frac=0.0)), latency=LatencyView(trace_reuse_frac=reuse)
+    )
+    assert ("low-prefix-hit-rate" in [f.rule_id for f in diagnosis.first_reading]) is told
+
+
 SHARE = st.one_of(st.none(), st.floats(min_value=0.0, max_value=1.0))
 
 
