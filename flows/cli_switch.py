@@ -5,9 +5,14 @@ from typing import Annotated
 
 import typer
 
+from flows.cli_options import JsonOption
+
 
 def switch(
-    parameter_set: Annotated[Path, typer.Argument(metavar="SET.yaml", help="A parameter set.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SET.yaml", help="A set's file, or registry:MODEL.REGIME@champion."),
+    ],
     url: Annotated[str, typer.Option(help="Base URL of the running engine.")],
     control: Annotated[
         Path | None,
@@ -16,18 +21,16 @@ def switch(
     wait: Annotated[
         float, typer.Option(help="Seconds for running requests to drain to a lower cap.")
     ] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Move a running engine to a set, no restart: exit 0 all moved, 1 some need a restart."""
     from flows.commands.switch import switch_command
 
-    code = switch_command(parameter_set, url=url, control=control, wait_s=wait, as_json=as_json)
+    code = switch_command(source, url=url, control=control, wait_s=wait, as_json=as_json)
     raise typer.Exit(code)
 
 
-def live_scheduler(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+def live_scheduler(as_json: JsonOption = False) -> None:
     """Print how an engine that somebody else starts loads the plug-in that `switch` needs."""
     from flows.commands.switch import live_scheduler_command
 

@@ -58,7 +58,8 @@ def conduct_night(
     prepared = prepare_model(files.model, place, reporter)
     reports = []
     for named in chosen:
-        part = replace(named, parameter_set=fitted_set(named.parameter_set, host, reporter))
+        fitted = fitted_set(named.parameter_set, host.installed.version, reporter)
+        part = replace(named, parameter_set=fitted)
         materials = prepare_night(files, part, place=place, host=host, prepared=prepared)
         materials = replace(materials, attached=attached)
         reports.append(_one_regime(materials, reporter=reporter, wrap=wrap, tags=tags))

@@ -60,7 +60,7 @@ def conduct_release(
         )
     attached = None if url is None else deploy.attach_engine(url)
     host = find_host(place, attached=attached)
-    parameter_set = fitted_set(files.parameter_set, host, reporter)
+    parameter_set = fitted_set(files.parameter_set, host.installed.version, reporter)
     materials = prepare_set(
         parameter_set,
         name=f"release-{files.name}",

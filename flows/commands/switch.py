@@ -4,27 +4,27 @@ from pathlib import Path
 
 from flows.environment import home
 from flows.output import print_json, print_lines
+from flows.progress import Reporter
+from flows.set_fitting import fitted_set
+from flows.set_source import read_source
 from tasks import deploy
-from tasks.adapters.config_files.loading import load_parameter_set
 from tasks.adapters.vllm_server.environment import PLUGIN_DIR
-from tasks.domain.catalogue.translate import translate
 from tasks.domain.engine_launch import LIVE_SCHEDULER
-from tasks.domain.errors import ConfigError
 from tasks.domain.live_values import EngineState, SwitchPlan, split_values
-from tasks.domain.parameters import ParameterSet, ParameterValues
+from tasks.domain.parameters import ParameterSet
 
 ALL_MOVED, SOME_NEED_A_RESTART = 0, 1
 
 
 def switch_command(
-    path: Path, *, url: str, control: Path | None, wait_s: float, as_json: bool
+    source: str, *, url: str, control: Path | None, wait_s: float, as_json: bool
 ) -> int:
     """Move what moves live and print it, confirmed by the engine, and what needs a restart."""
-    parameter_set = load_parameter_set(path)
+    named = read_source(source, home()).parameter_set
     found = deploy.engine_state(url, control_dir=control, lease_dir=home().leases)
-    values = _values_for(parameter_set, found.state.version)
-    plan = split_values(values, found.state)
     state = found.state
+    parameter_set = fitted_set(named, state.version, Reporter())
+    plan = split_values(parameter_set.values, state)
     if plan.live:
         state = deploy.move_engine(found.endpoint, plan.moved, wait_s=wait_s)
     if as_json:
@@ -49,26 +49,6 @@ def live_scheduler_command(*, as_json: bool) -> int:
     else:
         print_lines(f"{name}: {text}" for name, text in how.items())
     return 0
-
-
-def _values_for(parameter_set: ParameterSet, version: str) -> ParameterValues:
-    """Return the set's values in the running engine's words.
-
-    Raises:
-        ConfigError: SET_OF_OTHER_ENGINE, with the reason of every value that cannot be carried.
-    """
-    earned_on = parameter_set.provenance.engine
-    if earned_on is None or earned_on == version:
-        return parameter_set.values
-    translation = translate(parameter_set.values, earned_on, version)
-    if translation.values is None:
-        raise ConfigError(
-            f"parameter set {parameter_set.name!r} was earned on vLLM {earned_on} and cannot be "
-            f"said in {version}: {'; '.join(reason for _, reason in translation.refused)}; run "
-            "the study again on this engine",
-            code="SET_OF_OTHER_ENGINE",
-        )
-    return translation.values
 
 
 def _sentences(parameter_set: ParameterSet, plan: SwitchPlan, state: EngineState) -> list[str]:

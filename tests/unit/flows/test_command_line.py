@@ -76,6 +76,15 @@ def test_a_trace_prints_its_profile_as_json(tmp_path: Path) -> None:
     assert document["profile"]["mean_rate_req_s"] == pytest.approx(2.0)
 
 
+def test_the_schedulers_plug_in_is_found_where_the_command_says() -> None:
+    result = CliRunner().invoke(app, ["live-scheduler", "--json"])
+    assert result.exit_code == 0, result.output
+    how = json.loads(result.stdout)
+    module, name = how["argument"].removeprefix("--scheduler-cls ").split(".")
+    source = (Path(how["PYTHONPATH"]) / f"{module}.py").read_text()
+    assert f'"{name}"' in source
+
+
 def test_slo_text_is_read_and_a_wrong_part_is_named() -> None:
     slo = parse_slo("ttft=1.0,tpot=0.03")
     assert (slo.ttft_s, slo.tpot_s, slo.e2e_s) == (1.0, 0.03, None)
