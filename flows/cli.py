@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from flows.cli_switch import live_scheduler, switch
+from flows.cli_bench import bench, bench_import
+from flows.cli_options import JsonOption
 from flows.cli_sets import render, sets_app
+from flows.cli_switch import live_scheduler, switch
+from flows.cli_trace import trace_app
 from tasks.domain.errors import TuningError
 
 app = typer.Typer(
@@ -18,8 +21,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Scheduled tuning experiments for vLLM serving: measure, look, change, verify.",
 )
-trace_app = typer.Typer(no_args_is_help=True, help="Look at traffic traces.")
 app.add_typer(trace_app, name="trace")
+app.command()(bench)
+app.command("bench-import")(bench_import)
 app.add_typer(sets_app, name="sets")
 app.command()(render)
 app.command()(switch)
@@ -28,7 +32,6 @@ app.command("live-scheduler")(live_scheduler)
 ERROR_EXIT = 2
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's file.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command()
@@ -109,35 +112,6 @@ def doctor(as_json: JsonOption = False) -> None:
     raise typer.Exit(doctor_command(as_json=as_json))
 
 
-@app.command()
-def bench(
-    url: Annotated[
-        str, typer.Option(help="Base URL of the endpoint, for example http://host:8000.")
-    ],
-    traffic: Annotated[Path, typer.Option(help="A traffic YAML or a trace file.")],
-    model: Annotated[str | None, typer.Option(help="Served name; default: the only one.")] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Offered rate in req/s; default: the traffic's own.")
-    ] = None,
-    duration: Annotated[float, typer.Option(help="Seconds of load.")] = 60.0,
-    slo: Annotated[
-        str | None, typer.Option(help="Limits in seconds, for example ttft=1.0,tpot=0.03.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable that holds the API key.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Offer traffic to any OpenAI-compatible endpoint and report what it gave."""
-    from flows.commands.bench import bench_command
-
-    code = bench_command(
-        url, traffic, model=model, rate=rate, duration=duration, slo=slo,
-        api_key_env=api_key_env, as_json=as_json,
-    )  # fmt: skip
-    raise typer.Exit(code)
-
-
 @app.command("search-replay")
 def search_replay(
     table: Annotated[Path, typer.Argument(metavar="TABLE.json.gz", help="A measured table.")],
@@ -180,22 +154,6 @@ def ui(
     from flows.commands.ui import ui_command
 
     raise typer.Exit(ui_command(port=port, url_only=url_only))
-
-
-@trace_app.command("show")
-def trace_show(file: Path, as_json: JsonOption = False) -> None:
-    """Profile a trace file: rate, burstiness, lengths, reuse, bad rows."""
-    from flows.commands.trace import show_command
-
-    raise typer.Exit(show_command(file, as_json=as_json))
-
-
-@trace_app.command("drift")
-def trace_drift(reference: Path, new: Path, as_json: JsonOption = False) -> None:
-    """Compare two traces: exit 0 when nothing drifted, 1 when something did."""
-    from flows.commands.trace import drift_command
-
-    raise typer.Exit(drift_command(reference, new, as_json=as_json))
 
 
 def main() -> None:

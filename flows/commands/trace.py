@@ -1,24 +1,31 @@
 """``retune trace show`` and ``retune trace drift``."""
 
+import math
+from contextlib import suppress
 from pathlib import Path
 
 from flows.output import number, print_json, print_lines, print_table
+from flows.traffic import read_part
 from tasks import drift
-from tasks.adapters.trace_files.loading import load_trace
-from tasks.domain.trace import TraceNotes
+from tasks.adapters.trace_files.options import TraceOptions
+from tasks.domain.errors import ConfigError, TraceError
+from tasks.domain.trace import Trace, TraceNotes
 from tasks.domain.trace_profile import LengthSummary, profile_trace
+from tasks.domain.windows import Window, off_peak_window, peak_window
 
 DRIFT_SEED = 0
 SHOWN_BAD_ROWS = 10
+REGIME_S = 600.0
 
 
-def show_command(file: Path, *, as_json: bool) -> int:
-    """Print a trace's profile, its format and every doubt about its rows."""
-    trace = load_trace(file)
+def show_command(file: Path, *, window: str | None, options: TraceOptions, as_json: bool) -> int:
+    """Print a trace's profile, its format, peak and off-peak, and every doubt about its rows."""
+    trace = _part(file, window, options)
     profile = profile_trace(trace)
+    regimes = _regimes(trace)
     if as_json:
         print_json({"file": str(file), "sha256": trace.sha256, "notes": trace.notes,
-                    "profile": profile})  # fmt: skip
+                    "profile": profile, "regimes": dict(regimes)})  # fmt: skip
         return 0
     print_lines(
         [
@@ -36,13 +43,27 @@ def show_command(file: Path, *, as_json: bool) -> int:
         ("", "mean", "p50", "p90", "p99", "max"),
         (_length_row("prompt", profile.prompt), _length_row("output", profile.output)),
     )
+    print_lines(
+        f"{name} {REGIME_S:g} s: from {found.start_s:.0f} s, {found.rate_req_s:.2f} req/s "
+        f"({found.rule})"
+        for name, found in regimes
+    )
     print_lines(_doubts(trace.notes))
     return 0
 
 
-def drift_command(reference: Path, new: Path, *, as_json: bool) -> int:
+def drift_command(
+    reference: Path,
+    new: Path,
+    *,
+    windows: tuple[str | None, str | None],
+    options: TraceOptions,
+    as_json: bool,
+) -> int:
     """Print what differs between two traces; 1 where something drifted."""
-    report = drift.compare_traffic(load_trace(reference), load_trace(new), seed=DRIFT_SEED)
+    report = drift.compare_traffic(
+        _part(reference, windows[0], options), _part(new, windows[1], options), seed=DRIFT_SEED
+    )
     if as_json:
         print_json(report)
     else:
@@ -64,6 +85,47 @@ def drift_command(reference: Path, new: Path, *, as_json: bool) -> int:
         print_lines(finding.sentence for finding in report.findings if finding.drifted)
         print_lines(["drifted" if report.drifted else "no drift"])
     return 1 if report.drifted else 0
+
+
+def trace_options(
+    *, timezone: str | None, prompt_tokens: int | None, output_tokens: int | None
+) -> TraceOptions:
+    """Return what the command line says of a file that cannot say it itself."""
+    return TraceOptions(timezone=timezone, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+
+
+def parse_window(text: str) -> tuple[float, float]:
+    """Return start and end in seconds of ``64800:66600``.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    start, _, end = text.partition(":")
+    try:
+        edges = float(start), float(end)
+    except ValueError:
+        edges = (math.nan, math.nan)
+    if not 0 <= edges[0] < edges[1] < math.inf:
+        raise ConfigError(
+            f"window {text!r} is not understood; needed START:END in seconds from the trace's "
+            "start, for example 64800:66600"
+        )
+    return edges
+
+
+def _part(file: Path, window: str | None, options: TraceOptions) -> Trace:
+    start_s, end_s = (None, None) if window is None else parse_window(window)
+    return read_part(file, start_s=start_s, end_s=end_s, options=options)
+
+
+def _regimes(trace: Trace) -> list[tuple[str, Window]]:
+    """Return the trace's busiest and quietest stretch, none where it is too short to have both."""
+    if trace.duration_s < 2 * REGIME_S:
+        return []
+    found = [("peak", peak_window(trace, length_s=REGIME_S))]
+    with suppress(TraceError):  # idle wherever it is cut: there is no off-peak to tune for
+        found.append(("off-peak", off_peak_window(trace, length_s=REGIME_S)))
+    return found
 
 
 def _length_row(name: str, lengths: LengthSummary) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ LATENCIES = ("ttft", "tpot", "itl", "e2el")
 OUR_NAMES = {"e2el": "e2e"}
 STATISTICS = ("mean", "median", "p50", "p90", "p95", "p99")
 OUR_STATISTICS = {"median": "p50"}
+P99_NEEDS = 299  # 0.99 ** 299 < 5 %: below it the sample maximum does not bound the p99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +72,26 @@ def read_bench_result(path: Path) -> BenchResult:
         MeasurementInvalidError: BENCH_RESULT_FORMAT, where the file is not one JSON object with
             the counts that every version writes.
     """
+    return bench_result(read_result_file(path), source=str(path))
+
+
+def read_result_file(path: Path) -> dict[str, object]:
+    """Return the JSON object in a result file of any tool.
+
+    Raises:
+        MeasurementInvalidError: BENCH_RESULT_FORMAT, where the file is not one JSON object.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise _malformed(
             str(path), f"not JSON ({error}); one file a run: leave --append-result out"
         ) from error
+    except OSError as error:
+        raise _malformed(str(path), f"it cannot be read ({error}); check the path") from error
     if not isinstance(data, dict):
         raise _malformed(str(path), f"a JSON {type(data).__name__}; needed an object")
-    return bench_result(data, source=str(path))
+    return data
 
 
 def bench_result(data: Mapping[str, object], *, source: str) -> BenchResult:
@@ -106,7 +118,7 @@ def bench_result(data: Mapping[str, object], *, source: str) -> BenchResult:
         output_tok_s=None if nothing else _number(data, "output_throughput", source),
         goodput_req_s=_number(data, "request_goodput", source),
         latencies=latencies,
-        flags=(*_count_flags(completed, failed, data.get("total_output_tokens")), *flags),
+        flags=(*count_flags(completed, failed, data.get("total_output_tokens")), *flags),
     )
 
 
@@ -119,7 +131,8 @@ def _failed(data: Mapping[str, object], completed: int, source: str) -> int | No
     return failed
 
 
-def _count_flags(completed: int, failed: int | None, output_tokens: object) -> tuple[Flag, ...]:
+def count_flags(completed: int, failed: int | None, output_tokens: object) -> tuple[Flag, ...]:
+    """Return what the counts forbid: no success, successes without a token, too many errors."""
     flags = []
     total = completed + (failed or 0)
     if completed == 0:
@@ -128,6 +141,11 @@ def _count_flags(completed: int, failed: int | None, output_tokens: object) -> t
     elif output_tokens == 0:
         said = f"n={completed} successes carried 0 output tokens: the streams were empty"
         flags.append(Flag(code="EMPTY_STREAM", sentence=said, invalid=True))
+    if 0 < completed < P99_NEEDS:
+        said = (
+            f"p99 of n={completed} is the sample's largest values, not the tail (needs {P99_NEEDS})"
+        )
+        flags.append(Flag(code="TAIL_NOT_COVERED", sentence=said, invalid=False))
     if failed and failed / total > ERROR_RATE_LIMIT_FRAC:
         said = (
             f"{failed} of n={total} requests failed ({failed / total:.2%}, allowed "

@@ -15,6 +15,7 @@ from tasks.domain.request_record import RequestRecord
 
 GROWTH_OF_ARRIVALS_FRAC = 0.10
 GROWTH_SIGMAS = 3.0
+UNFINISHED = frozenset({"TIMEOUT", "CANCELLED", "STOPPED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,8 @@ class InFlight:
 def in_flight(records: Sequence[RequestRecord], *, since_send: bool) -> InFlight:
     """Return the spans of requests from due (or sent) time to the last sign of them.
 
-    A request that was never sent has no span since its send, and one of no length since due.
+    A request that was never sent has no span since its send, and one of no length since due. One
+    that was given up (UNFINISHED) was in flight to the end: its last sign is not its end.
     """
     begins, ends = [], []
     for record in records:
@@ -62,7 +64,8 @@ def in_flight(records: Sequence[RequestRecord], *, since_send: bool) -> InFlight
             continue
         seen = (record.last_token_s, record.first_token_s, record.headers_s, record.sent_s)
         begins.append(begin)
-        ends.append(max([begin, *(t for t in seen if t is not None)]))
+        given_up = record.error_code in UNFINISHED and record.sent_s is not None
+        ends.append(math.inf if given_up else max([begin, *(t for t in seen if t is not None)]))
     return InFlight(begin_s=np.array(begins, dtype=np.float64), end_s=np.array(ends, dtype=float))
 
 

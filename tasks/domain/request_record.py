@@ -13,7 +13,7 @@ class RequestRecord:
     stamps: (arrival time, tokens in that chunk) of every chunk with text.
     prompt_tokens, completion_tokens: the server's usage; None where it reported none.
     error_code: None for a success; else HTTP_ERROR, CONTEXT_LENGTH_EXCEEDED, STREAM_ERROR,
-    EMPTY_STREAM, STREAM_TRUNCATED, CONNECTION_ERROR, TIMEOUT, CLIENT_LIMIT, CANCELLED.
+    EMPTY_STREAM, STREAM_TRUNCATED, CONNECTION_ERROR, TIMEOUT, CLIENT_LIMIT, CANCELLED, STOPPED.
     """
 
     index: int

@@ -87,7 +87,7 @@ class Measure:
     """Offer one load and reduce what came back. ``traffic`` names one of the run's traces.
 
     live: values that the running engine is moved to first. keep_requests: return the requests'
-    columns too.
+    columns too. stop_when_diverged: end the load early once its queue diverges.
     """
 
     key: str
@@ -96,6 +96,7 @@ class Measure:
     traffic: str = "reference"
     live: ParameterValues | None = None
     keep_requests: bool = False
+    stop_when_diverged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,8 @@ def _observe(run: ArmRun) -> Stepping:
         if not (yield from run.measure(point)):
             return False
     return (
-        (yield from run.measure_curve())
+        (yield from run.measure_sustainable())
+        and (yield from run.measure_curve())
         and (yield from run.evaluate())
         and (yield from run.profile())
     )

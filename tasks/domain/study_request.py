@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 
 from tasks.domain.load_point import LoadKind, LoadPoint
@@ -23,6 +24,26 @@ class Arm:
     searched: bool = False
 
 
+def gpus_of(arm: Arm) -> int:
+    """Return how many GPUs one engine of the arm spans: tensor x pipeline parallel size."""
+    sizes = (arm.values.get(f"{kind}_parallel_size") for kind in ("tensor", "pipeline"))
+    return math.prod(size for size in sizes if isinstance(size, int))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SustainablePlan:
+    """How an arm's sustainable rate is searched: at most max_probes loads of probe_s seconds.
+
+    highest: the largest multiple of the traffic's rate to try. resolution_frac: how close, as a
+    share, the largest multiple that passes and the smallest that fails are brought.
+    """
+
+    max_probes: int = 8
+    probe_s: float = 60.0
+    highest: float = 8.0
+    resolution_frac: float = 0.05
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """The loads that every arm meets.
@@ -32,7 +53,8 @@ class LoadPlan:
     meets the regime's rate again on a fresh engine, the arms in the opposite order: A B B A. The
     concurrency curve is
     closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
-    most ``curve_points`` points of ``curve_duration_s`` each.
+    most ``curve_points`` points of ``curve_duration_s`` each. sustainable: None to leave the
+    sustainable rate out, which takes minutes an arm.
     """
 
     rate_scales: tuple[float, ...]
@@ -44,6 +66,7 @@ class LoadPlan:
     curve_duration_s: float = 20.0
     window_s: float = 30.0
     warmup_requests: int = 8
+    sustainable: SustainablePlan | None = None
 
     def open_points(self) -> tuple[LoadPoint, ...]:
         """Return the open-loop points of the first round, the regime's own rate first."""
@@ -67,7 +90,14 @@ class LoadPlan:
         """Seconds of load one arm meets at most, warm-up and draining apart."""
         again = (self.rounds - 1) * self.regime_repeats
         points = len(self.open_points()) + again
-        return points * self.duration_s + self.curve_points * self.curve_duration_s
+        curve_s = self.curve_points * self.curve_duration_s
+        return points * self.duration_s + curve_s + self.sustainable_s
+
+    @property
+    def sustainable_s(self) -> float:
+        """Seconds of load that the sustainable rate takes at most."""
+        plan = self.sustainable
+        return 0.0 if plan is None else plan.max_probes * plan.probe_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

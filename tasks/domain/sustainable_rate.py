@@ -7,19 +7,9 @@ Knows no engine; a probe that was not believed can be told as such.
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from tasks.domain.divergence import STOPPED_EARLY
 from tasks.domain.errors import InvalidParameterError
 from tasks.domain.measurement import Measurement
-from tasks.domain.measurement_windows import grows, queue_diverges
-
-__all__ = [
-    "RateProbe",
-    "RateResult",
-    "SustainableRate",
-    "grows",
-    "queue_diverges",
-    "rate_result",
-    "search_sustainable_rate",
-]
 
 TARGET_ATTAINMENT_FRAC = 0.99
 
@@ -41,7 +31,8 @@ class RateResult:
     """What a probe gave: the share of its n requests that kept the SLO, with its interval.
 
     attainment_frac is None where the measurement must not be believed. diverged: the queue grew,
-    so the probe failed whatever its share so far.
+    so the probe failed whatever its share so far. offered_req_s: the rate of this probe. doubts:
+    codes of the flags that forbid believing it.
     """
 
     multiple: float
@@ -50,6 +41,8 @@ class RateResult:
     low_frac: float | None = None
     high_frac: float | None = None
     diverged: bool = False
+    offered_req_s: float | None = None
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +56,12 @@ class SustainableRate:
     fails_at: float | None
     probes: tuple[RateResult, ...]
     reason: str
+
+    @property
+    def req_s(self) -> float | None:
+        """Return the rate in req/s that was offered at ``multiple``, None where none passed."""
+        offered = (p.offered_req_s for p in self.probes if p.multiple == self.multiple)
+        return next(offered, None)
 
 
 def rate_result(measurement: Measurement) -> RateResult:
@@ -82,8 +81,17 @@ def rate_result(measurement: Measurement) -> RateResult:
         attainment_frac=None if measurement.invalid else measurement.attainment_frac,
         low_frac=measurement.attainment_low_frac,
         high_frac=measurement.attainment_high_frac,
-        diverged=measurement.windows[-1].diverged,
+        diverged=measurement.windows[-1].diverged
+        or any(flag.code == STOPPED_EARLY for flag in measurement.flags),
+        offered_req_s=measurement.offered_req_s,
+        doubts=tuple(flag.code for flag in measurement.flags if flag.invalid),
     )
+
+
+def rate_table(found: SustainableRate) -> str:
+    """Return a Markdown table of the probes in order of asking, each share with interval and n."""
+    head = "| multiple | offered req/s | n | inside SLO (95 %) | queue |\n|---|---|---|---|---|"
+    return "\n".join([head, *(_probe_row(probe) for probe in found.probes)])
 
 
 def search_sustainable_rate(
@@ -93,12 +101,14 @@ def search_sustainable_rate(
     highest: float = 8.0,
     resolution_frac: float = 0.05,
     target_frac: float = TARGET_ATTAINMENT_FRAC,
+    max_probes: int | None = None,
 ) -> Generator[RateProbe, RateResult, SustainableRate]:
     """Yield probes and return the sustainable rate.
 
     Doubles (or halves) from ``start`` until one multiple passes and one fails, then halves the
     bracket geometrically until fails_at / multiple <= 1 + resolution_frac. A probe passes when
-    attainment >= target and its queue did not diverge. An unbelievable result ends the search.
+    attainment >= target and its queue did not diverge. An unbelievable result ends the search,
+    and so do ``max_probes`` probes: the bracket is then as wide as it is, and said.
 
     Raises:
         InvalidParameterError: for bounds that are not 0 < lowest <= start <= highest, or a
@@ -117,14 +127,29 @@ def search_sustainable_rate(
         result = yield RateProbe(multiple=at)
         probes.append(result)
         if result.attainment_frac is None and not result.diverged:
-            why = f"stopped: the measurement at x{at:.3g} must not be believed (n={result.n})"
+            codes = ", ".join(result.doubts) or "no attainment"
+            why = f"stopped: x{at:.3g} must not be believed ({codes}, n={result.n})"
             return _answer(good, bad, probes, why)
         if _passes(result, target_frac):
             good = at
         else:
             bad = at
         at = _next_multiple(good, bad, lowest, highest, 1 + resolution_frac)
+        if at is not None and len(probes) == max_probes:
+            told = f"; stopped after {max_probes} probes, the bracket could be narrower"
+            return _answer(good, bad, probes, _reason(good, bad, probes, target_frac) + told)
     return _answer(good, bad, probes, _reason(good, bad, probes, target_frac))
+
+
+def _probe_row(probe: RateResult) -> str:
+    inside = "not believed"
+    if probe.attainment_frac is not None:
+        inside = f"{probe.attainment_frac:.1%}"
+        if probe.low_frac is not None and probe.high_frac is not None:
+            inside += f" ({probe.low_frac:.1%} to {probe.high_frac:.1%})"
+    offered = "-" if probe.offered_req_s is None else f"{probe.offered_req_s:.2f}"
+    queue = "diverges" if probe.diverged else "keeps up"
+    return f"| x{probe.multiple:.3g} | {offered} | {probe.n} | {inside} | {queue} |"
 
 
 def _passes(result: RateResult, target_frac: float) -> bool:

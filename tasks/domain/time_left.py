@@ -40,7 +40,8 @@ def estimate_s(step: Step) -> float:
 def planned_arm_s(request: StudyRequest) -> float:
     """Return about how many seconds one arm takes when nothing of it is known yet."""
     load = request.load
-    points = len(load.open_points()) + load.curve_points
+    probes = 0 if load.sustainable is None else load.sustainable.max_probes
+    points = len(load.open_points()) + load.curve_points + probes
     total = DEPLOY_S + WARM_UP_S + PREPARE_S + PROBE_S + load.load_s + points * DRAIN_S
     if request.evaluation is not None:
         total += ITEM_S * (request.evaluation.items or 200)

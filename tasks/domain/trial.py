@@ -11,6 +11,7 @@ from tasks.domain.measurement import Measurement
 from tasks.domain.profile import Profile
 from tasks.domain.steps import Failed, TrialStatus
 from tasks.domain.study_request import Arm
+from tasks.domain.sustainable_rate import SustainableRate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Trial:
     startup_s: float | None = None
     engine_facts: tuple[tuple[str, str], ...] = ()
     measurements: tuple[KeyedMeasurement, ...] = ()
+    sustainable: SustainableRate | None = None
     curve: ConcurrencyCurve | None = None
     degenerate_frac: float | None = None
     accuracy: AccuracyReport | None = None
@@ -59,6 +61,7 @@ class TrialNotes:
     startup_s: float | None = None
     engine_facts: tuple[tuple[str, str], ...] = ()
     measurements: list[KeyedMeasurement] = field(default_factory=list)
+    sustainable: SustainableRate | None = None
     curve: ConcurrencyCurve | None = None
     degenerate_frac: float | None = None
     accuracy: AccuracyReport | None = None
@@ -75,6 +78,7 @@ class TrialNotes:
             startup_s=self.startup_s,
             engine_facts=self.engine_facts,
             measurements=tuple(self.measurements),
+            sustainable=self.sustainable,
             curve=self.curve,
             degenerate_frac=self.degenerate_frac,
             accuracy=self.accuracy,

@@ -117,7 +117,8 @@ class Script:
     """Answers steps. ``good`` gives (good, bad) requests a measurement by arm; ``fails`` a step's
     failure by (arm, kind of step), used up one by one; ``serve_as`` how AWQ is served; ``spoilt``
     codes of flags that make the next measurements of a load point INVALID; ``live_good`` (good,
-    bad) by the running cap that a live engine was moved to.
+    bad) by the running cap that a live engine was moved to; ``keeps_up_to`` the largest multiple
+    of the rate that a probe of the sustainable rate keeps the SLO at.
     """
 
     good: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -127,6 +128,7 @@ class Script:
     degenerate_frac: float = 0.0
     spoilt: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     live_good: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    keeps_up_to: float = 1.0
     steps: list[Step] = field(default_factory=list)
     stored: dict[str, Outcome] = field(default_factory=dict)
     engines: int = 0
@@ -165,6 +167,9 @@ class Script:
                     good, bad = 400, 0
                 if step.live is not None:
                     good, bad = self.live_good[cast(int, step.live.get("max_num_seqs"))]
+                if step.stop_when_diverged:
+                    keeps = cast(float, step.point.rate_scale) <= self.keeps_up_to
+                    good, bad = (400, 0) if keeps else (200, 200)
                 keep = step.keep_requests
                 return self._spoil(measured(step.point, good=good, bad=bad, keep_requests=keep))
             case Evaluate():

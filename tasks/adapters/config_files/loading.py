@@ -15,6 +15,7 @@ from tasks.adapters.config_files.study_schema import (
     SearchPart,
     SloFile,
     StudyFile,
+    SustainablePart,
     TrafficFile,
     TrafficModelPart,
 )
@@ -29,7 +30,14 @@ from tasks.domain.site_files import (
     TrafficSource,
 )
 from tasks.domain.slo import Slo
-from tasks.domain.study_request import Arm, EvaluationPlan, LoadPlan, QuantizationPlan, SearchPlan
+from tasks.domain.study_request import (
+    Arm,
+    EvaluationPlan,
+    LoadPlan,
+    QuantizationPlan,
+    SearchPlan,
+    SustainablePlan,
+)
 from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognormal_lengths
 
 
@@ -212,6 +220,18 @@ def _load(part: LoadPart) -> LoadPlan:
         window_s=part.window_s,
         warmup_requests=part.warmup_requests,
     )
+        sustainable=_sustainable(part.sustainable),
+    )
+
+
+def _sustainable(part: SustainablePart | None) -> SustainablePlan | None:
+    if part is None:
+        return None
+    return SustainablePlan(
+        max_probes=part.max_probes,
+        probe_s=part.probe_s,
+        highest=part.highest,
+        resolution_frac=part.resolution_frac,
 
 
 def _search(part: SearchPart | None) -> SearchPlan | None:

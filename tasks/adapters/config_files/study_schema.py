@@ -139,6 +139,15 @@ class LoadPart(StrictModel):
     """The loads of a study; one rate scale must be 1.0, the regime's own rate."""
 
     rate_scales: Annotated[list[Positive], Field(min_length=1)]
+class SustainablePart(StrictModel):
+    """The search of the sustainable rate; left out, it is not searched."""
+
+    max_probes: Annotated[int, Field(ge=2, le=30)] = 8
+    probe_s: Positive = 60.0
+    highest: Annotated[float, Field(ge=1, le=1000, strict=False)] = 8.0
+    resolution_frac: Fraction = 0.05
+
+
     duration_s: Positive
     regime_repeats: Annotated[int, Field(ge=1, le=20)] = 1
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
@@ -151,6 +160,7 @@ class LoadPart(StrictModel):
     @model_validator(mode="after")
     def _has_regime_rate(self) -> "LoadPart":
         if 1.0 not in self.rate_scales:
+    sustainable: SustainablePart | None = None
             raise ValueError("rate_scales must hold 1.0, the regime's own rate")
         if len(set(self.rate_scales)) != len(self.rate_scales):
             raise ValueError("rate_scales holds a value twice; use regime_repeats")

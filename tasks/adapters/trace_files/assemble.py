@@ -20,12 +20,16 @@ SHOWN_REJECTED = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """Where the rows came from: for messages, notes and the trace's identity."""
+    """Where the rows came from: for messages, notes and the trace's identity.
+
+    resolution_s: the step of the stamps where the format tells it, None to look for one.
+    """
 
     path: Path
     format: str
     sha256: str
     block_tokens: int
+    resolution_s: float | None = None
 
 
 def assemble(rows: RowBlock, clock: Clock, source: SourceFile, options: TraceOptions) -> Trace:
@@ -119,7 +123,7 @@ def _spread(
     options: TraceOptions,
     warnings: list[tuple[str, str]],
 ) -> NDArray[np.float64]:
-    step = grid_step_s(arrival)
+    step = grid_step_s(arrival) if source.resolution_s is None else source.resolution_s
     if step is None:
         return arrival
     if not options.spread_quantised:

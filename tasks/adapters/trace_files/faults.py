@@ -27,6 +27,8 @@ class Fault(IntEnum):
     PROMPT_TOO_LARGE = 12
     OUTPUT_TOO_LARGE = 13
     BLOCKS = 14
+    PROMPT_NOT_LOGGED = 15
+    OUTPUT_NOT_LOGGED = 16
 
 
 REASONS: dict[Fault, str] = {
@@ -44,6 +46,8 @@ REASONS: dict[Fault, str] = {
     Fault.PROMPT_TOO_LARGE: f"prompt tokens are above {LARGEST_TOKENS:,}",
     Fault.OUTPUT_TOO_LARGE: f"output tokens are above {LARGEST_TOKENS:,}",
     Fault.BLOCKS: "prefix block ids are not a list of whole numbers",
+    Fault.PROMPT_NOT_LOGGED: "prompt length was not logged",
+    Fault.OUTPUT_NOT_LOGGED: "output length was not logged",
 }
 
 

@@ -106,4 +106,5 @@ def layout_for(fields: tuple[str, ...], container: str) -> Layout | None:
 def known_formats() -> str:
     """Return the formats and their fields in one line, for error messages."""
     rows = (f"{row.name} ({row.stamp}, {row.prompt}, {row.output})" for row in LAYOUTS)
-    return "; ".join((*rows, "servegen folder (chunk-*-trace.csv + chunk-*-dataset.json)"))
+    servegen = "servegen folder (chunk-*-trace.csv + chunk-*-dataset.json)"
+    return "; ".join((*rows, servegen, "vLLM's request log or a stamped access log"))

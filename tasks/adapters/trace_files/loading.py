@@ -16,7 +16,8 @@ from tasks.adapters.trace_files.line_blocks import LineBlock, LineReader
 from tasks.adapters.trace_files.options import TimeUnit, TraceOptions
 from tasks.adapters.trace_files.row_block import RowBlock, Stamps
 from tasks.adapters.trace_files.servegen import is_servegen, load_servegen
-from tasks.adapters.trace_files.sniff import sniff
+from tasks.adapters.trace_files.server_log import load_server_log
+from tasks.adapters.trace_files.sniff import LogShape, sniff
 from tasks.domain.errors import TraceError
 from tasks.domain.trace import Trace
 
@@ -47,6 +48,8 @@ def load_trace(path: Path, *, options: TraceOptions = DEFAULT_OPTIONS) -> Trace:
             f"needed a ServeGen folder or a single file; name the file itself"
         )
     shape = sniff(path)
+    if isinstance(shape, LogShape):
+        return load_server_log(path, options)
     reader = LineReader(path)
     rows = _joined(list(_row_blocks(reader, shape)))
     told = shape.block_tokens if isinstance(shape, JsonShape) else None

@@ -16,6 +16,8 @@ class TraceOptions:
     spread_quantised: spread stamps that lie on a coarse grid uniformly inside their bucket.
     seed: of everything drawn (spreading, ServeGen arrivals and lengths).
     window_start_s, window_duration_s: what to draw of a ServeGen folder, seconds since its day 0.
+    prompt_tokens, output_tokens: what a request counts as whose length a server log does not tell;
+        None refuses such a log.
     """
 
     max_bad_frac: float = 0.01
@@ -25,3 +27,5 @@ class TraceOptions:
     seed: int = 0
     window_start_s: float | None = None
     window_duration_s: float | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None

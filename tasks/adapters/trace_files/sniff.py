@@ -3,21 +3,27 @@
 import csv
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.trace_files.csv_rows import CsvShape
 from tasks.adapters.trace_files.jsonl_rows import JsonShape
 from tasks.adapters.trace_files.layouts import Layout, StampKind, known_formats, layout_for
 from tasks.adapters.trace_files.line_blocks import LineReader
+from tasks.adapters.trace_files.server_log import is_server_log
 from tasks.adapters.trace_files.stamps import ISO
 from tasks.domain.errors import TraceError
 
 SAMPLE_LINES = 400
 DELIMITERS = (",", ";", "\t")
-ENGINE_LOG = re.compile(r"\bINFO\b.*(vllm|Received request|HTTP/1\.1)|^\S+ - - \[", re.IGNORECASE)
 
 
-def sniff(path: Path) -> CsvShape | JsonShape:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogShape:
+    """A server's log: its lines are no rows, requests are gathered from several."""
+
+
+def sniff(path: Path) -> CsvShape | JsonShape | LogShape:
     """Return the shape of a trace file's rows from its first lines.
 
     Raises:
@@ -37,6 +43,8 @@ def sniff(path: Path) -> CsvShape | JsonShape:
     # A broken first line must not hide the format: one object among the first lines tells.
     objects = any(line.lstrip().startswith("{") for line in filled)
     shape = (_json_shape(filled) if objects else None) or _csv_shape(filled)
+    if shape is None and is_server_log(filled):
+        return LogShape()
     if shape is None:
         raise TraceError(_unknown(path, filled[0]), code="UNKNOWN_TRACE_FORMAT")
     return shape
@@ -99,13 +107,6 @@ def _kind(stamps: list[str]) -> StampKind:
 
 def _unknown(path: Path, first: str) -> str:
     seen = first.strip()[:120]
-    if ENGINE_LOG.search(first):
-        return (
-            f"trace file {path} looks like a server log (first line {seen!r}); vLLM's own log has "
-            f"one-second stamps and no prompt lengths, so no trace can be made of it; log arrival "
-            f"and usage at the gateway and write JSON lines with arrival_s, prompt_tokens and "
-            f"output_tokens"
-        )
     if first.lstrip().startswith("["):
         return (
             f"trace file {path} is one JSON array; needed one JSON object a line; "

@@ -11,7 +11,7 @@ from tasks.domain.errors import MeasurementInvalidError
 
 GOOD: dict[str, object] = {
     "duration": 20.0,
-    "completed": 200,
+    "completed": 300,
     "failed": 0,
     "total_output_tokens": 4000,
     "request_throughput": 10.0,
@@ -35,7 +35,7 @@ def test_a_good_file_gives_its_numbers_under_our_names() -> None:
     found = bench_result(GOOD, source="r.json")
     assert found.flags == ()
     assert found.to_metrics() == {
-        "bench/completed": 200.0,
+        "bench/completed": 300.0,
         "bench/failed": 0.0,
         "bench/error_rate_frac": 0.0,
         "bench/achieved_req_s": 10.0,
@@ -70,15 +70,20 @@ def test_successes_with_a_ttft_of_zero_are_not_believed() -> None:
 
 
 def test_errors_over_one_percent_are_flagged() -> None:
-    assert codes({**GOOD, "failed": 2}) == []  # 2 of 202 = 0.99 %
-    assert codes({**GOOD, "failed": 3}) == ["ERROR_RATE"]
+    assert codes({**GOOD, "failed": 3}) == []  # 3 of 303 = 0.99 %
+    assert codes({**GOOD, "failed": 4}) == ["ERROR_RATE"]
+
+
+def test_a_p99_of_few_requests_is_flagged() -> None:
+    assert codes({**GOOD, "completed": 299}) == []
+    assert codes({**GOOD, "completed": 298}) == ["TAIL_NOT_COVERED"]
 
 
 def test_an_old_file_without_failures_counts_the_prompts_that_are_missing() -> None:
     old = {key: value for key, value in GOOD.items() if key != "failed"}
     assert bench_result(old, source="r").failed is None
     assert bench_result(old, source="r").error_rate_frac is None
-    assert bench_result({**old, "num_prompts": 250}, source="r").failed == 50
+    assert bench_result({**old, "num_prompts": 350}, source="r").failed == 50
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_values_that_cannot_be_are_refused_by_name(change: dict[str, object]) ->
 def test_a_file_is_read_and_a_broken_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(GOOD))
-    assert read_bench_result(path).completed == 200
+    assert read_bench_result(path).completed == 300
     for text in ("", "[]", json.dumps(GOOD) + "\n" + json.dumps(GOOD)):
         path.write_text(text)
         with pytest.raises(MeasurementInvalidError, match=r"result\.json"):

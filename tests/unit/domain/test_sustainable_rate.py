@@ -75,9 +75,18 @@ def test_a_result_that_must_not_be_believed_ends_the_search() -> None:
     running = search_sustainable_rate()
     next(running)
     with pytest.raises(StopIteration) as finished:
-        running.send(RateResult(multiple=1.0, n=10, attainment_frac=None))
+        running.send(
+            RateResult(multiple=1.0, n=10, attainment_frac=None, doubts=("CLIENT_SEND_LATE",))
+        )
     assert finished.value.value.multiple is None
-    assert "must not be believed (n=10)" in finished.value.value.reason
+    assert "must not be believed (CLIENT_SEND_LATE, n=10)" in finished.value.value.reason
+
+
+def test_a_bounded_search_says_that_its_bracket_could_be_narrower() -> None:
+    found = search(3.0, max_probes=3)
+    assert [p.multiple for p in found.probes] == [1.0, 2.0, 4.0]
+    assert (found.multiple, found.fails_at) == (2.0, 4.0)
+    assert "stopped after 3 probes" in found.reason
 
 
 def test_an_interval_that_holds_the_target_is_reported() -> None:

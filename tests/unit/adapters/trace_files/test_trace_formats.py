@@ -174,7 +174,6 @@ def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
         ("a,b,c\n1,2,3\n", "no known trace format"),
         ('{"prompt": "x"}\n', "no known trace format"),
         ('[{"timestamp": 0}]', "one JSON array"),
-        ("(APIServer pid=9) INFO 12-01 04:12:00 [api_server.py:1] vLLM version\n", "server log"),
         (b"\xff\xfeT\x00I\x00", "UTF-16"),
         (b"\x1f\x8b\x08\x00", "gzip"),
     ],
