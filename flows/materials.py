@@ -82,6 +82,7 @@ class Materials:
             profile_dir=str(profile_dir),
             kv_cache_gib=self.source.cpu_kv_cache_gib,
             live_knobs=live,
+            env=self.source.engine_env,
         )
 
     def spec_of(self, method: str) -> ModelSpec:
@@ -127,6 +128,14 @@ def model_values(source: ModelSource, flavour: Flavour) -> ParameterValues:
     if source.dtype != "auto":
         values = values.overriding({"dtype": source.dtype})
     return values
+
+
+def engine_variables(source: ModelSource, flavour: Flavour) -> tuple[tuple[str, str], ...]:
+    """Return the variables of an engine's environment that its measurements depend on."""
+    size = source.cpu_kv_cache_gib
+    if flavour is not Flavour.CPU or size is None:
+        return source.engine_env
+    return (*source.engine_env, ("VLLM_CPU_KVCACHE_SPACE", f"{size:g}"))
 
 
 def served_dtype(source: ModelSource, flavour: Flavour) -> str:

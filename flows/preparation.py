@@ -6,7 +6,13 @@ from pathlib import Path
 
 from flows.environment import Home, quantizer_python
 from flows.host import find_host, surroundings
-from flows.materials import Host, Materials, served_dtype
+from flows.materials import (
+    Host,
+    Materials,
+    engine_variables,
+    model_values,
+    served_dtype,
+)
 from flows.progress import Reporter
 from flows.traffic import traffic_of
 from tasks import quantize
@@ -56,6 +62,8 @@ def prepare_study(
         synthetic=files.model.synthetic,
         search=search,
         trace_part=files.traffic.part,
+        base_values=model_values(files.model, host.device.flavour),
+        engine_env=engine_variables(files.model, host.device.flavour),
     )
     return materials_of(
         request, files.model, prepared, traces, place, host, files.evaluation_folder
@@ -97,6 +105,8 @@ def prepare_set(
         traffic_name=traffic_name,
         trace_sha256=measured.sha256,
         trace_part=trace_part,
+        base_values=model_values(model, host.device.flavour),
+        engine_env=engine_variables(model, host.device.flavour),
         arms=(arm,),
         load=load,
         evaluation=evaluation,

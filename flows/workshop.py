@@ -35,7 +35,7 @@ from tasks.domain.steps import (
     WarmUp,
 )
 from tasks.domain.study_request import StudyRequest
-from tasks.domain.time_left import estimate_s, planned_arm_s
+from tasks.domain.time_left import estimate_s, planned_arm_s, planned_study_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,14 +106,14 @@ class Workshop:
                 return Done()
 
     def _report(self, step: Step) -> None:
-        if step.arm != self._arm:
-            self._arm, self._spent_s = step.arm, 0.0
-        names = [arm.name for arm in self.request.arms]
         ordered = sorted(self.request.arms, key=lambda arm: not arm.is_reference)
         number = [arm.name for arm in ordered].index(step.arm) + 1
-        arm_s = planned_arm_s(self.request)
-        left_s = max(0.0, arm_s - self._spent_s) + (len(names) - number) * arm_s
-        where = f"{self.request.name} · {step.arm} ({number}/{len(names)})"
+        if self.request.search is None and step.arm != self._arm:
+            # What an arm before this one did not have to do was known already.
+            self._spent_s = max(self._spent_s, (number - 1) * planned_arm_s(self.request))
+        self._arm = step.arm
+        left_s = max(0.0, planned_study_s(self.request) - self._spent_s)
+        where = f"{self.request.name} · {step.arm} ({number}/{len(ordered)})"
         self.reporter.scope(where, left_s=left_s)
         self.reporter.line(_doing(step))
 
@@ -144,6 +144,9 @@ def _doing(step: Step) -> str:
             return f"warm-up: rounds of {step.requests} requests of the traffic's shapes"
         case ProbeText():
             return "text probe: a few greedy completions"
+        case Measure() if step.live is not None:
+            point = ", ".join(f"{name}={value}" for name, value in step.live.items)
+            return f"search: {point} for {step.point.duration_s:.0f} s"
         case Measure():
             return f"benchmark: load point {step.point.name} for {step.point.duration_s:.0f} s"
         case Evaluate():

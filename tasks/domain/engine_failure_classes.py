@@ -92,6 +92,13 @@ CLASSES: tuple[FailureClass, ...] = (
         r" on startup is less than.*?\((?P<utilization>[\d.]+), (?P<asked_gib>[\d.]+) GiB\)",
         "another process holds memory of this GPU: end it, or lower gpu_memory_utilization",
     ),
+    _again(
+        "HOST_MEMORY_BUSY",
+        r"Available memory on node (?P<node>\d+) \((?P<free_gib>[\d.]+)/(?P<total_gib>[\d.]+) GiB\)"
+        r" on startup is less than desired CPU memory utilization \((?P<utilization>[\d.]+), "
+        r"(?P<asked_gib>[\d.]+) GiB\)",
+        "give the KV cache a size (cpu_kv_cache_gib of the model), or lower gpu_memory_utilization",
+    ),
     _never(
         "CUDA_OOM",
         r"CUDA out of memory|OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED",

@@ -15,7 +15,8 @@ from tasks.domain.traffic_model import TrafficModel
 class ModelSource:
     """A model: ``package:NAME`` or a folder, and the values every engine of it starts with.
 
-    cpu_values are put over ``values`` where the engine is vLLM's CPU build.
+    cpu_values are put over ``values`` where the engine is vLLM's CPU build. engine_env: variables
+    put into the engine's environment.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ModelSource:
     cpu_kv_cache_gib: float | None
     quantization: QuantizationPlan
     synthetic: bool
+    engine_env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

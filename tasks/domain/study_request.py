@@ -158,7 +158,8 @@ class Surroundings:
 class StudyRequest:
     """A study: one model, one hardware, one regime, the arms to compare and the gates.
 
-    trace_part: which part of the trace file is offered, empty for all of it.
+    trace_part: which part of the trace file is offered, empty for all of it. base_values,
+    engine_env: what every engine of the model is started with besides the arm's values.
     """
 
     name: str
@@ -179,6 +180,8 @@ class StudyRequest:
     synthetic: bool = False
     search: SearchPlan | None = None
     trace_part: str = ""
+    base_values: ParameterValues = ParameterValues()
+    engine_env: tuple[tuple[str, str], ...] = ()
 
     @property
     def measured_part(self) -> str:
@@ -187,6 +190,7 @@ class StudyRequest:
             [
                 self.model_sha256,
                 [self.trace_sha256, self.trace_part],
+                [list(self.base_values.items), list(self.engine_env)],
                 self.seed,
                 [self.surroundings.hardware, self.surroundings.device_count],
                 [self.surroundings.driver, self.surroundings.engine, self.surroundings.client],

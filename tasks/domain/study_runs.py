@@ -62,7 +62,9 @@ def trial_run(request: StudyRequest, trial: Trial, *, common: Pairs) -> RunRecor
     checkpoint = trial.checkpoint
     tags: list[tuple[str, str]] = [*common, ("trial_status", trial.status.value)]
     params = [*request_params(request), ("quant/method", trial.arm.method)]
-    params += [(f"vllm/{name}", str(value)) for name, value in trial.arm.values.items]
+    values = request.base_values.overriding(trial.arm.values.as_dict())
+    params += [(f"vllm/{name}", str(value)) for name, value in values.items]
+    params += [(f"env/{name}", value) for name, value in request.engine_env]
     params += [(f"engine/{name}", v) for name, v in trial.engine_facts if name not in _OF_ONE_START]
     tags += [(f"engine/{name}", v) for name, v in trial.engine_facts if name in _OF_ONE_START]
     if checkpoint is not None:

@@ -48,3 +48,14 @@ def planned_arm_s(request: StudyRequest) -> float:
     if request.profile_s > 0:
         total += request.profile_s + PROFILE_OVERHEAD_S
     return total
+
+
+def planned_study_s(request: StudyRequest) -> float:
+    """Return about how many seconds a whole study takes when nothing of it is known yet."""
+    again_s = (request.load.rounds - 1) * (DEPLOY_S + WARM_UP_S)
+    arms_s = len(request.arms) * (planned_arm_s(request) + again_s)
+    searched = sum(arm.searched for arm in request.arms)
+    if request.search is None or not searched:
+        return arms_s
+    points_s = request.search.max_points * (request.search.probe_s + DRAIN_S)
+    return arms_s + searched * (PREPARE_S + DEPLOY_S + WARM_UP_S + points_s)

@@ -38,17 +38,20 @@ def write(path: Path, document: object) -> None:
     path.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
-def shape(folder: Path, tokenizer: Path) -> None:
-    """Write the model's folder: its shape, a tokenizer, and a weight file that holds nothing."""
+def shape(folder: Path, tokenizer: Path, other: dict[str, object]) -> None:
+    """Write the model's folder: its shape, a tokenizer, and a weight file that holds nothing.
+
+    other: keys of config.json that differ, for a rehearsal without a GPU.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         if (tokenizer / name).is_file():
             shutil.copyfile(tokenizer / name, folder / name)
-    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **other}, indent=1))
     (folder / WEIGHTS).write_bytes(EMPTY)
 
 
-def traffic(name: str, trace: Path, part: tuple[float, float]) -> dict[str, object]:
+def traffic(name: str, trace: Path, part: tuple[float, float], rate: float) -> dict[str, object]:
     return {
         "name": name,
         "regime": "peak",
@@ -57,7 +60,7 @@ def traffic(name: str, trace: Path, part: tuple[float, float]) -> dict[str, obje
             "file": str(trace.resolve()),
             "start_s": part[0],
             "end_s": part[1],
-            "rate_req_s": RATE_REQ_S,
+            "rate_req_s": rate,
             "timezone": "UTC",
         },
     }
@@ -83,9 +86,11 @@ def main() -> int:
     parser.add_argument("--confirm-s", type=float, default=90.0)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-points", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=RATE_REQ_S)
+    parser.add_argument("--config", default="{}", help="JSON put over the shape's config")
     asked = parser.parse_args()
     work: Path = asked.work
-    shape(work / "models" / "llama-8b-shape", asked.tokenizer)
+    shape(work / "models" / "llama-8b-shape", asked.tokenizer, json.loads(asked.config))
     write(
         work / "model.yaml",
         {
@@ -93,13 +98,18 @@ def main() -> int:
             "source": "models/llama-8b-shape",
             "dtype": "auto",
             "engine_values": {"load_format": "dummy", "max_model_len": 8192},
+            "cpu_kv_cache_gib": 2,
+            "engine_env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
             "quantization": {"group_size": 128},
             "synthetic": True,
         },
     )
     write(work / "slo.yaml", {"ttft_s": 1.0, "tpot_s": 0.03, "attainment_frac": 0.99})
-    write(work / "search-traffic.yaml", traffic("azure-conv-search", asked.trace, SEARCH_S))
-    write(work / "traffic.yaml", traffic("azure-conv-confirm", asked.trace, CONFIRM_S))
+    write(
+        work / "search-traffic.yaml",
+        traffic("azure-conv-search", asked.trace, SEARCH_S, asked.rate),
+    )
+    write(work / "traffic.yaml", traffic("azure-conv-confirm", asked.trace, CONFIRM_S, asked.rate))
     write(
         work / "study.yaml",
         {
