@@ -13,20 +13,24 @@ ROUNDS_AT_MOST = 4
 ENOUGH_FRAC = 0.25
 GAP_S = 0.5
 STRESS_OUTPUT_TOKENS = 4
+STRESS_PROMPT_TOKENS = 128  # 1,024 of them fill any step's token budget many times over
 
 Offer = Callable[[RequestSchedule], None]
 
 
 def fill_to_limit(shapes: RequestSchedule, at_once: int, offer: Offer) -> None:
     """Offer as many short requests at once as the engine says it takes."""
+    drawn = [shapes.requests[i % len(shapes.requests)] for i in range(at_once)]
     requests = tuple(
         replace(
-            shapes.requests[i % len(shapes.requests)],
+            request,
             index=i,
             due_s=0.0,
+            prompt_tokens=min(request.prompt_tokens, STRESS_PROMPT_TOKENS),
+            prefix_blocks=(),
             output_tokens=STRESS_OUTPUT_TOKENS,
         )
-        for i in range(at_once)
+        for i, request in enumerate(drawn)
     )
     offer(replace(shapes, requests=requests, duration_s=1.0))
 

@@ -3,6 +3,9 @@
 Run: python tests/benchmarks/gpu_study.py WORK TOKENIZER_DIR AZURE_CONV.csv [--arms bf16 awq fp8]
 then: retune tune WORK/study.yaml --offline WORK/home        (on the GPU host; resumes when killed)
 and:  retune record WORK/home                                (where MLflow is)
+then: the same command with --restarts-of REPORT/search-bf16-tuned.json writes WORK/restarts.yaml, a
+study of the search's first points, each on an engine of its own, on the search's own load: what a
+live move gave against a restart (live_restart_table.py prints it).
 
 TOKENIZER_DIR: any folder with a tokenizer.json of 49,152 pieces (SmolLM2's). The trace is
 AzureLLMInferenceTrace_conv.csv of Azure/AzurePublicDataset (CC BY 4.0; Patel et al., Splitwise,
@@ -26,6 +29,8 @@ LEVELS = {
     "max_num_seqs": [16, 32, 64, 128, 256, 1024],
     "max_num_batched_tokens": [512, 1024, 2048, 4096, 8192],
 }
+# The same in live and restarted engines, so that only the knobs differ.
+PINNED = {"kv_cache_memory_bytes": 100 * 2**30, "max_cudagraph_capture_size": 512}
 ARMS: dict[str, dict[str, object]] = {
     "bf16": {"checkpoint": "reference"},
     "awq": {"checkpoint": "awq"},
@@ -75,6 +80,37 @@ def arms(names: list[str]) -> list[dict[str, object]]:
     return found
 
 
+def restarts(report: Path, asked: argparse.Namespace) -> dict[str, object]:
+    """Return a study of the first points of a search, each an arm on an engine of its own."""
+    probes = json.loads(report.read_text())["probes"][: asked.restarts]
+    points = [dict(probe["values"]["items"]) for probe in probes]
+    knobs = [{name: point[name] for name in LEVELS} for point in points]
+    found = [
+        {
+            "name": f"restart-{values['max_num_seqs']}-{values['max_num_batched_tokens']}",
+            "checkpoint": "reference",
+            "values": {} if i == 0 else values,
+            "reference": i == 0,
+        }
+        for i, values in enumerate(knobs)
+    ]
+    return {
+        "name": "gpu-restarts",
+        "model": "model.yaml",
+        "regime": "peak",
+        "slo": "slo.yaml",
+        "traffic": "search-traffic.yaml",
+        "arms": found,
+        "load": {
+            "rate_scales": [1.0],
+            "duration_s": asked.probe_s,
+            "window_s": asked.probe_s,
+            "warmup_requests": 8,
+        },
+        "profile_s": 0.0,
+    }
+
+
 def main() -> int:
     """Write everything below WORK."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -86,18 +122,21 @@ def main() -> int:
     parser.add_argument("--confirm-s", type=float, default=90.0)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-points", type=int, default=6)
+    parser.add_argument("--restarts-of", type=Path)
+    parser.add_argument("--restarts", type=int, default=4)
     parser.add_argument("--rate", type=float, default=RATE_REQ_S)
     parser.add_argument("--config", default="{}", help="JSON put over the shape's config")
     asked = parser.parse_args()
     work: Path = asked.work
     shape(work / "models" / "llama-8b-shape", asked.tokenizer, json.loads(asked.config))
+    pinned = PINNED if asked.config == "{}" else {}
     write(
         work / "model.yaml",
         {
             "name": "llama-8b-shape",
             "source": "models/llama-8b-shape",
             "dtype": "auto",
-            "engine_values": {"load_format": "dummy", "max_model_len": 8192},
+            "engine_values": {"load_format": "dummy", "max_model_len": 8192, **pinned},
             "cpu_kv_cache_gib": 2,
             "engine_env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
             "quantization": {"group_size": 128},
@@ -124,7 +163,7 @@ def main() -> int:
                 "duration_s": asked.confirm_s,
                 "rounds": asked.rounds,
                 "window_s": 30.0,
-                "warmup_requests": 16,
+                "warmup_requests": 8,
             },
             "search": {
                 "levels": LEVELS,
@@ -136,6 +175,8 @@ def main() -> int:
             "min_gain_frac": 0.05,
         },
     )
+    if asked.restarts_of is not None:
+        write(work / "restarts.yaml", restarts(asked.restarts_of, asked))
     print(f"retune tune {work / 'study.yaml'} --offline {work / 'home'}")  # noqa: T201
     return 0
 

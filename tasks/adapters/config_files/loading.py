@@ -1,5 +1,6 @@
 """Turns YAML files into domain records: follows the paths in them and checks across files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tasks.adapters.config_files.parameter_set_file import engine_values as _values
@@ -21,6 +22,7 @@ from tasks.adapters.config_files.study_schema import (
 )
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import ParameterSet, Regime
+from tasks.domain.set_registry import REGISTRY
 from tasks.domain.site_files import (
     ModelSource,
     NightlyFiles,
@@ -39,6 +41,8 @@ from tasks.domain.study_request import (
     SustainablePlan,
 )
 from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognormal_lengths
+
+Registered = Callable[[str], ParameterSet]
 
 
 def load_study(path: Path) -> StudyFiles:
@@ -88,8 +92,10 @@ def load_study(path: Path) -> StudyFiles:
     )
 
 
-def load_nightly(path: Path) -> NightlyFiles:
+def load_nightly(path: Path, *, registered: Registered | None = None) -> NightlyFiles:
     """Return the nightly configuration with every file that it names.
+
+    registered: reads a set that is named ``registry:NAME@ALIAS`` instead of a file.
 
     Raises:
         ConfigError: names the file, the key, the value and what is allowed.
@@ -103,7 +109,7 @@ def load_nightly(path: Path) -> NightlyFiles:
         path=str(path),
         name=file.name,
         model=model,
-        regimes=tuple(_nightly_regime(path, part, model) for part in file.regimes),
+        regimes=tuple(_nightly_regime(path, part, model, registered) for part in file.regimes),
         evaluation_folder=str(_beside(path, "evaluation")),
         load=_load(file.load),
         seed=file.seed,
@@ -123,6 +129,7 @@ def load_model(path: Path) -> ModelSource:
         values=_values(path, "engine_values", file.engine_values),
         cpu_values=_values(path, "cpu_engine_values", file.cpu_engine_values),
         cpu_kv_cache_gib=file.cpu_kv_cache_gib,
+        engine_env=tuple(sorted(file.engine_env.items())),
         quantization=QuantizationPlan(
             bits=file.quantization.bits,
             group_size=file.quantization.group_size,
@@ -170,8 +177,13 @@ def load_traffic(path: Path) -> TrafficSource:
     )
 
 
-def _nightly_regime(path: Path, part: NightlyRegimePart, model: ModelSource) -> NightlyRegime:
-    parameter_set = load_parameter_set(_beside(path, part.parameter_set))
+def _nightly_regime(
+    path: Path, part: NightlyRegimePart, model: ModelSource, registered: Registered | None
+) -> NightlyRegime:
+    if registered is not None and part.parameter_set.startswith(REGISTRY):
+        parameter_set = registered(part.parameter_set)
+    else:
+        parameter_set = load_parameter_set(_beside(path, part.parameter_set))
     _same(path, f"regimes.{part.regime}", parameter_set, model=model, regime=part.regime)
     return NightlyRegime(
         regime=Regime(part.regime),
@@ -219,7 +231,6 @@ def _load(part: LoadPart) -> LoadPlan:
         curve_duration_s=part.curve_duration_s,
         window_s=part.window_s,
         warmup_requests=part.warmup_requests,
-    )
         sustainable=_sustainable(part.sustainable),
     )
 
@@ -232,6 +243,7 @@ def _sustainable(part: SustainablePart | None) -> SustainablePlan | None:
         probe_s=part.probe_s,
         highest=part.highest,
         resolution_frac=part.resolution_frac,
+    )
 
 
 def _search(part: SearchPart | None) -> SearchPlan | None:

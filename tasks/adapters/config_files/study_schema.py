@@ -40,7 +40,10 @@ class QuantizationPart(StrictModel):
 
 
 class ModelFile(StrictModel):
-    """A model: where its weights come from and what every engine of it is started with."""
+    """A model: where its weights come from and what every engine of it is started with.
+
+    engine_env: variables of the engine's environment, vLLM's own ones only.
+    """
 
     name: Name
     source: str
@@ -48,6 +51,7 @@ class ModelFile(StrictModel):
     engine_values: dict[str, EngineValue] = {}
     cpu_engine_values: dict[str, EngineValue] = {}
     cpu_kv_cache_gib: Positive | None = None
+    engine_env: dict[Annotated[str, Field(pattern=r"^VLLM_[A-Z0-9_]+$")], str] = {}
     quantization: QuantizationPart = QuantizationPart()
     synthetic: bool = False
 
@@ -135,10 +139,6 @@ class SearchPart(StrictModel):
     traffic: str | None = None
 
 
-class LoadPart(StrictModel):
-    """The loads of a study; one rate scale must be 1.0, the regime's own rate."""
-
-    rate_scales: Annotated[list[Positive], Field(min_length=1)]
 class SustainablePart(StrictModel):
     """The search of the sustainable rate; left out, it is not searched."""
 
@@ -148,6 +148,10 @@ class SustainablePart(StrictModel):
     resolution_frac: Fraction = 0.05
 
 
+class LoadPart(StrictModel):
+    """The loads of a study; one rate scale must be 1.0, the regime's own rate."""
+
+    rate_scales: Annotated[list[Positive], Field(min_length=1)]
     duration_s: Positive
     regime_repeats: Annotated[int, Field(ge=1, le=20)] = 1
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
@@ -156,11 +160,11 @@ class SustainablePart(StrictModel):
     curve_points: Annotated[int, Field(ge=0, le=20)] = 0
     curve_limit: Annotated[int, Field(ge=1, le=4096)] = 16
     curve_duration_s: Positive = 20.0
+    sustainable: SustainablePart | None = None
 
     @model_validator(mode="after")
     def _has_regime_rate(self) -> "LoadPart":
         if 1.0 not in self.rate_scales:
-    sustainable: SustainablePart | None = None
             raise ValueError("rate_scales must hold 1.0, the regime's own rate")
         if len(set(self.rate_scales)) != len(self.rate_scales):
             raise ValueError("rate_scales holds a value twice; use regime_repeats")
