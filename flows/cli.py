@@ -53,6 +53,20 @@ def tune(
 
 
 @app.command()
+def search(
+    study: StudyArgument,
+    offline: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Everything below DIR instead of the home.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the live knobs of a study's searched arms; `tune` confirms them, nothing done twice."""
+    from flows.commands.search import search_command
+
+    raise typer.Exit(search_command(study, offline=offline, as_json=as_json))
+
+
+@app.command()
 def nightly(
     config: Annotated[Path, typer.Argument(metavar="NIGHTLY.yaml")] = Path("configs/nightly.yaml"),
     regime: Annotated[

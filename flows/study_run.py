@@ -6,11 +6,12 @@ last and may fail: the evidence lies on disk and is recorded later.
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from flows.engine_bench import EngineBench
+from flows.engine_notes import with_engine_notes
 from flows.materials import Materials
 from flows.planning import infeasible_reasons, plan_materials
 from flows.progress import Reporter
@@ -21,10 +22,12 @@ from flows.searching import searchers_of
 from flows.study_folder import StudyFolder
 from flows.workshop import Workshop
 from tasks.adapters.device_lock import device_lock
+from tasks.domain.arm_search import SearchReport
 from tasks.domain.codec import to_text
+from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import ParameterSet, ParameterValues
 from tasks.domain.steps import Outcome, Step
-from tasks.domain.study import StudyResult, drive, run_study
+from tasks.domain.study import StudyResult, drive, run_searches, run_study
 from tasks.domain.study_product import study_product
 from tasks.domain.study_report import study_report
 from tasks.domain.study_runs import study_runs
@@ -85,7 +88,38 @@ def conduct_study(
             run_study(request, known, infeasible_reasons(plan), searchers), wrap(carry_out)
         ),
     )
+    result = replace(result, trials=with_engine_notes(result.trials, folder.path))
     return _finish(materials, folder, result, reporter=reporter, tags=tags, offline=offline)
+
+
+def conduct_searches(materials: Materials, *, reporter: Reporter) -> tuple[SearchReport, ...]:
+    """Run a study's searches alone and return their reports; the study goes on from there.
+
+    Raises:
+        ConfigError: the study has no searched arm.
+        DeviceLockedError, StorageError: as a study does.
+    """
+    request = materials.request
+    if request.search is None:
+        raise ConfigError(
+            f"study {request.name}: search: no arm is searched; give a search part and an arm "
+            "with search: true"
+        )
+    folder = StudyFolder.of(materials.place, request.name, request.study_id)
+    known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
+    running = run_searches(
+        request, known, infeasible_reasons(plan_materials(materials)), searchers_of(materials)
+    )
+    found = with_engine(
+        materials, folder, known, reporter, lambda carry_out: drive(running, carry_out)
+    )
+    _keep_searches(folder, found.searches)
+    return found.searches
+
+
+def _keep_searches(folder: StudyFolder, searches: tuple[SearchReport, ...]) -> None:
+    for search in searches:
+        folder.write(f"report/search-{search.arm}.json", to_text(search, indent=1))
 
 
 def with_engine(
@@ -126,8 +160,7 @@ def _finish(
     request = materials.request
     report = folder.write("report/report.md", study_report(request, result))
     folder.write("report/decision.json", to_text(result.decision, indent=1))
-    for search in result.searches:
-        folder.write(f"report/search-{search.arm}.json", to_text(search, indent=1))
+    _keep_searches(folder, result.searches)
     for trial in result.trials:
         folder.write(f"trials/{trial.arm.name}/trial.json", to_text(trial, indent=1))
     reporter.scope(request.name)

@@ -35,6 +35,18 @@ class StudyResult:
     searches: tuple[SearchReport, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """The arms with the values that their searches found, the reference first.
+
+    ruled_out: why an arm is not measured, by its name.
+    """
+
+    arms: tuple[Arm, ...]
+    ruled_out: Mapping[str, Failed]
+    searches: tuple[SearchReport, ...]
+
+
 def drive(running: Running[ResultT], carry_out: Callable[[Step], Outcome]) -> ResultT:
     """Carry out every step that the state machine yields and return its result.
 
@@ -65,6 +77,23 @@ def run_study(
     ``infeasible`` maps names of arms that the plan rules out to the reason: no engine is started
     for them. The study stops early when more than a fifth of its trials FAILED.
     """
+    found = yield from run_searches(request, recall, infeasible, searchers)
+    trials = yield from _trials(request, found.arms, found.ruled_out, recall)
+    return StudyResult(
+        study_id=request.study_id,
+        trials=trials,
+        decision=study_decision(replace(request, arms=found.arms), trials),
+        searches=found.searches,
+    )
+
+
+def run_searches(
+    request: StudyRequest,
+    recall: Mapping[str, Outcome],
+    infeasible: Mapping[str, str] | None = None,
+    searchers: Mapping[str, Searcher] | None = None,
+) -> Running[Searched]:
+    """Yield the steps of a study's searches alone; ``run_study`` begins with the same."""
     arms = sorted(request.arms, key=lambda a: not a.is_reference)
     ruled_out = {
         name: Failed(code="INFEASIBLE_BY_PLAN", message=text, status=TrialStatus.INFEASIBLE)
@@ -84,13 +113,7 @@ def run_study(
         unfit = report.failure or _nothing_found(arms, i, report)
         if unfit is not None:
             ruled_out[arm.name] = unfit
-    trials = yield from _trials(request, tuple(arms), ruled_out, recall)
-    return StudyResult(
-        study_id=request.study_id,
-        trials=trials,
-        decision=study_decision(replace(request, arms=tuple(arms)), trials),
-        searches=tuple(searches),
-    )
+    return Searched(arms=tuple(arms), ruled_out=ruled_out, searches=tuple(searches))
 
 
 def _trials(

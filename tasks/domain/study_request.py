@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.parameters import ParameterValues, Regime
@@ -180,7 +180,7 @@ class StudyRequest:
     synthetic: bool = False
     search: SearchPlan | None = None
     trace_part: str = ""
-    base_values: ParameterValues = ParameterValues()
+    base_values: ParameterValues = field(default_factory=ParameterValues)
     engine_env: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -53,12 +53,14 @@ def test_a_search_moves_one_engine_and_keeps_defaults_that_nothing_beats(
     (report,) = (home / "studies").glob("searched-*/report/search-tuned.json")
     search = json.loads(report.read_text())
     asked = [dict(probe["values"]["items"]) for probe in search["probes"]]
-    assert [values["max_num_seqs"] for values in asked][0] == 32
+    assert asked[0]["max_num_seqs"] == 32
     assert len({json.dumps(values, sort_keys=True) for values in asked}) == 3
     assert all(probe["status"] in ("COMPLETE", "INVALID") for probe in search["probes"])
     for values in asked:
-        told = f"live: the engine confirms max_num_batched_tokens={values['max_num_batched_tokens']}"
-        assert f"{told}, max_num_seqs={values['max_num_seqs']}" in ended.stderr
+        knobs = ", ".join(
+            f"{name}={values[name]}" for name in ("max_num_batched_tokens", "max_num_seqs")
+        )
+        assert f"live: the engine confirms {knobs}" in ended.stderr
     trials = {t["arm"]["name"]: t for t in json.loads(ended.stdout)["trials"]}
     assert trials["tuned"]["status"] == "PRUNED"
     assert trials["tuned"]["failure"]["code"] == "NOTHING_FOUND"
