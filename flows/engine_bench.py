@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flows.bench_lines import fact_pairs, measured_line
+from flows.engine_notes import keep_engine_notes
 from flows.engine_warm_up import fill_to_limit, warm_rounds
 from flows.materials import Materials
 from flows.progress import Reporter
@@ -105,11 +106,14 @@ class EngineBench:
             f"deploy: ready after {facts.startup_s or 0:.0f} s, vLLM {facts.version}, "
             f"{facts.dtype}, KV cache {facts.kv_cache_tokens} tokens"
         )
-        return Deployed(
+        deployed = Deployed(
             endpoint=self._engine.endpoint,
             startup_s=facts.startup_s,
             facts=(*fact_pairs(facts), ("evidence", str(workdir.relative_to(self.folder)))),
         )
+        if not step.live:
+            keep_engine_notes(self._trial_folder(step.arm), deployed)
+        return deployed
 
     def warm_up(self, step: WarmUp) -> Outcome:
         """Fill our own engine to its max_num_seqs once, then send rounds until they take alike.

@@ -20,6 +20,7 @@ from flows.prefect_tasks import as_prefect_tasks
 from flows.preparation import prepare_study
 from flows.progress import Reporter
 from flows.release_run import ReleaseReport, conduct_release
+from flows.set_source import read_source
 from flows.study_run import StudyReport, conduct_study
 from tasks.adapters.config_files.loading import load_nightly, load_study
 from tasks.deploy import sweep_engines
@@ -68,7 +69,10 @@ def nightly(
 ) -> tuple[NightReport, ...]:
     """Hold the sets in force against fresh traffic; a set that no longer holds emits an event."""
     reporter = Reporter(quiet=quiet())
-    place, files = home(), load_nightly(Path(config))
+    place = home()
+    files = load_nightly(
+        Path(config), registered=lambda source: read_source(source, place).parameter_set
+    )
     reports = conduct_night(
         files,
         place,

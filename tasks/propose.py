@@ -1,10 +1,12 @@
-"""The proposing verb: build a search policy by name, and replay policies on a measured table."""
+"""The proposing verb: build a search policy by name, and replay policies on a measured table.
+
+Optuna is imported when one of its samplers is asked for: a GPU host has no Optuna and needs none.
+"""
 
 from enum import StrEnum
 from pathlib import Path
 
 from tasks.adapters.measured_table import load_measured_table
-from tasks.adapters.optuna_search import OptunaPolicy, has_gp_sampler
 from tasks.domain.errors import ConfigError
 from tasks.domain.search.calibration import Calibrations
 from tasks.domain.search.gp_policy import GpPolicy
@@ -54,7 +56,10 @@ def make_policy(
 ) -> Policy:
     """Return a fresh policy. ``memory`` keeps ours from fitting the same points of a table twice.
 
-    ``gp`` is Optuna's sampler where torch is installed, else our own Gaussian process.
+    ``gp`` is Optuna's sampler where Optuna and torch are installed, else our own Gaussian process.
+
+    Raises:
+        ConfigError: POLICY_NOT_INSTALLED for ``tpe`` without Optuna; the name of no policy.
     """
     ledger = Ledger(space=space, objective=objective, budget=budget)
     match policy_name(name):
@@ -62,15 +67,35 @@ def make_policy(
             known = {} if memory is None else {space.reference.cell: memory}
             return OurPolicy(ledger=ledger, seed=seed, starts=starts, calibrations=known)
         case PolicyName.TPE:
-            return OptunaPolicy(ledger=ledger, seed=seed, sampler="tpe")
+            return _tpe(ledger, seed)
         case PolicyName.GP:
-            if has_gp_sampler():
-                return OptunaPolicy(ledger=ledger, seed=seed, sampler="gp")
-            return GpPolicy(ledger=ledger, seed=seed)
+            return _gp(ledger, seed)
         case PolicyName.RANDOM:
             return RandomPolicy(ledger=ledger, seed=seed)
         case PolicyName.GRID:
             return GridPolicy(ledger=ledger)
+
+
+def _tpe(ledger: Ledger, seed: int) -> Policy:
+    try:
+        from tasks.adapters.optuna_search import OptunaPolicy
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "policy 'tpe' is Optuna's and Optuna is not installed here; install it, or use ours, "
+            "gp, random or grid",
+            code="POLICY_NOT_INSTALLED",
+        ) from error
+    return OptunaPolicy(ledger=ledger, seed=seed, sampler="tpe")
+
+
+def _gp(ledger: Ledger, seed: int) -> Policy:
+    try:
+        from tasks.adapters.optuna_search import OptunaPolicy, has_gp_sampler
+    except ModuleNotFoundError:
+        return GpPolicy(ledger=ledger, seed=seed)
+    if has_gp_sampler():
+        return OptunaPolicy(ledger=ledger, seed=seed, sampler="gp")
+    return GpPolicy(ledger=ledger, seed=seed)
 
 
 def resume_policy(policy: Policy, stored: tuple[Observation, ...]) -> Policy:

@@ -1,6 +1,7 @@
 """Every wrong file is one clear error: file, path of the key, value, what is allowed."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,27 @@ def test_an_empty_file_says_that_it_is_empty(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(ConfigError, match="expected a mapping of keys at the top, found nothing"):
         load_study(path)
+
+
+def test_a_night_takes_a_registered_set_where_it_names_one(configs: Path) -> None:
+    nightly = edited(
+        configs / "nightly.yaml",
+        "parameter_set: parameter_sets/peak.yaml",
+        "parameter_set: registry:smollm2-135m.peak@champion",
+    )
+    champion = load_parameter_set(configs / "parameter_sets" / "peak.yaml")
+    asked = []
+
+    def registered(source: str) -> ParameterSet:
+        asked.append(source)
+        return replace(champion, values=ParameterValues.of({"max_num_seqs": 4}))
+
+    peak, off_peak = load_nightly(nightly, registered=registered).regimes
+    assert asked == ["registry:smollm2-135m.peak@champion"]
+    assert peak.parameter_set.values.as_dict() == {"max_num_seqs": 4}
+    assert off_peak.parameter_set.values.items == ()
+    with pytest.raises(ConfigError, match="'other'"):
+        load_nightly(nightly, registered=lambda _: replace(champion, model="other"))
 
 
 def test_traffic_of_another_regime_is_refused(configs: Path) -> None:
