@@ -8,6 +8,7 @@ from flows.output import number, print_json, print_lines, print_table
 from flows.traffic import read_part
 from tasks import drift
 from tasks.adapters.trace_files.options import TraceOptions
+from tasks.domain.drift import CONFIDENCE_PCT, DriftFinding
 from tasks.domain.errors import ConfigError, TraceError
 from tasks.domain.trace import Trace, TraceNotes
 from tasks.domain.trace_profile import LengthSummary, profile_trace
@@ -16,6 +17,7 @@ from tasks.domain.windows import Window, off_peak_window, peak_window
 DRIFT_SEED = 0
 SHOWN_BAD_ROWS = 10
 REGIME_S = 600.0
+INTERVAL = f"{CONFIDENCE_PCT:g} % interval"
 
 
 def show_command(file: Path, *, window: str | None, options: TraceOptions, as_json: bool) -> int:
@@ -69,7 +71,7 @@ def drift_command(
     else:
         print_table(
             f"{reference.name} against {new.name}",
-            ("what", "statistic", "value", "95 % interval", "threshold", "drifted"),
+            ("what", "statistic", "value", INTERVAL, "threshold", "visible from", "drifted"),
             (
                 (
                     finding.name,
@@ -77,14 +79,22 @@ def drift_command(
                     number(finding.value, 3),
                     f"{number(finding.low, 3)} to {number(finding.high, 3)}",
                     number(finding.threshold, 3),
+                    "-" if finding.visible is None else f"x{finding.visible:.2f}",
                     "yes" if finding.drifted else "no",
                 )
                 for finding in report.findings
             ),
         )
-        print_lines(finding.sentence for finding in report.findings if finding.drifted)
+        print_lines(
+            finding.sentence for finding in report.findings if finding.drifted or _blind(finding)
+        )
         print_lines(["drifted" if report.drifted else "no drift"])
     return 1 if report.drifted else 0
+
+
+def _blind(finding: DriftFinding) -> bool:
+    """Tell whether a growth that would matter could not have been seen."""
+    return finding.visible is not None and finding.visible > finding.threshold**2
 
 
 def trace_options(

@@ -43,7 +43,9 @@ class DriftFinding:
     """One comparison. ``low`` and ``high`` are None where too few windows allow no interval.
 
     value: fresh / reference for a ratio, fresh - reference for a difference (0..1), else a
-    distance. threshold: on the same scale; a ratio also drifts below 1 / threshold.
+    distance. threshold: on the same scale; a ratio also drifts below 1 / threshold. visible: the
+    smallest growth that these windows could have shown, a ratio above 1; None where there is no
+    interval, and for differences and distances.
     """
 
     name: str
@@ -54,6 +56,7 @@ class DriftFinding:
     threshold: float
     drifted: bool
     sentence: str
+    visible: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +204,7 @@ def _finding(
         if test.kind == "distance":
             low, high = max(0.0, 2.0 * value - high), max(0.0, 2.0 * value - low)
     drifted = _drifted(test, value, low, high)
+    visible = _visible(test, value, low)
     return DriftFinding(
         name=test.name,
         statistic=test.statistic,
@@ -209,7 +213,8 @@ def _finding(
         high=high,
         threshold=test.threshold,
         drifted=drifted,
-        sentence=_sentence(test, value, low, high, drifted),
+        sentence=_sentence(test, value, (low, high), drifted, visible),
+        visible=visible,
     )
 
 
@@ -224,9 +229,21 @@ def _drifted(test: _Test, value: float, low: float | None, high: float | None) -
     return value >= test.threshold and low >= test.threshold / 2.0
 
 
+def _visible(test: _Test, value: float, low: float | None) -> float | None:
+    """Return the ratio whose interval, as wide as this one on a log scale, would exclude 1."""
+    if test.kind != "ratio" or low is None or low <= 0:
+        return None
+    return max(test.threshold, value / low)
+
+
 def _sentence(
-    test: _Test, value: float, low: float | None, high: float | None, drifted: bool
+    test: _Test,
+    value: float,
+    interval: tuple[float | None, float | None],
+    drifted: bool,
+    visible: float | None,
 ) -> str:
+    low, high = interval
     what = f"{test.name} {test.statistic} {value:.3g}"
     if low is None or high is None:
         return f"{what}: not judged, fewer than {FEWEST_WINDOWS} windows"
@@ -236,4 +253,7 @@ def _sentence(
         else abs(value) >= test.threshold
     )
     verdict = "drifted" if drifted else "cannot tell from chance" if reached else "no drift"
-    return f"{what} [{low:.3g}, {high:.3g}], threshold {test.threshold:.3g}: {verdict}"
+    told = f"{what} [{low:.3g}, {high:.3g}], threshold {test.threshold:.3g}: {verdict}"
+    if drifted or visible is None:
+        return told
+    return f"{told}; traces of this length and burstiness show growth from x{visible:.2f} on"

@@ -52,8 +52,8 @@ def load_servegen(folder: Path, options: TraceOptions) -> Trace:
         raise TraceError(
             f"ServeGen folder {folder} describes rates, not requests, and window_start_s="
             f"{options.window_start_s} with window_duration_s={options.window_duration_s} do not "
-            f"say what to draw; needed both (seconds since day 0); length distributions start "
-            f"at {', '.join(str(start) for start in _known_windows(folder))}"
+            f"say what to draw; needed both (seconds since day 0; --window START:END); length "
+            f"distributions start at {', '.join(str(start) for start in _known_windows(folder))}"
         )
     start = options.window_start_s
     window = _Window(start_s=start, end_s=start + options.window_duration_s)

@@ -10,6 +10,7 @@ from tasks.adapters.trace_files.csv_rows import CsvShape
 from tasks.adapters.trace_files.jsonl_rows import JsonShape
 from tasks.adapters.trace_files.layouts import Layout, StampKind, known_formats, layout_for
 from tasks.adapters.trace_files.line_blocks import LineReader
+from tasks.adapters.trace_files.servegen import is_servegen
 from tasks.adapters.trace_files.server_log import is_server_log
 from tasks.adapters.trace_files.stamps import ISO
 from tasks.domain.errors import TraceError
@@ -107,6 +108,11 @@ def _kind(stamps: list[str]) -> StampKind:
 
 def _unknown(path: Path, first: str) -> str:
     seen = first.strip()[:120]
+    if is_servegen(path.parent):
+        return (
+            f"trace file {path} (first line {seen!r}) is a part of the ServeGen folder "
+            f"{path.parent}; name the folder itself, with the window to draw"
+        )
     if first.lstrip().startswith("["):
         return (
             f"trace file {path} is one JSON array; needed one JSON object a line; "

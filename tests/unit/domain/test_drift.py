@@ -172,3 +172,41 @@ def test_a_trace_without_duration_is_refused() -> None:
     )
     with pytest.raises(TraceError, match="at least two"):
         drift_report(REFERENCE, single, seed=0)
+
+
+def test_a_rate_change_that_could_not_be_seen_is_given_its_size() -> None:
+    """On/off traffic hides x 1.3; the report says from which growth on it would not."""
+    rng = np.random.default_rng(5)
+
+    def on_off(factor: float) -> Trace:
+        parts = [
+            60.0 * minute + np.sort(rng.random(count)) * 60.0
+            for minute, count in enumerate(rng.pareto(1.2, size=14) * 40 + 5)
+            for count in (int(count),)
+        ]
+        arrival = np.concatenate(parts) / factor
+        whole = traffic(1, rate=arrival.size / 800.0)
+        rows = np.arange(min(arrival.size, len(whole)))
+        return replace(
+            whole,
+            arrival_s=arrival[rows] - arrival[0],
+            prompt_tokens=whole.prompt_tokens[rows],
+            output_tokens=whole.output_tokens[rows],
+            prefix_blocks=None,
+        )
+
+    found = finding(drift_report(on_off(1.0), on_off(1.3), seed=0), "rate", "busy_window_ratio")
+    assert found.low is not None
+    assert found.visible == pytest.approx(max(found.threshold, found.value / found.low))
+    assert found.visible > 1.3
+    if not found.drifted:
+        assert f"show growth from x{found.visible:.2f} on" in found.sentence
+    steady = finding(drift_report(REFERENCE, traffic(2), seed=0), "rate", "busy_window_ratio")
+    assert steady.visible is not None
+    assert steady.visible < 1.3
+
+
+def test_only_ratios_have_a_smallest_visible_growth() -> None:
+    report = drift_report(REFERENCE, traffic(2), seed=0)
+    known = {f.statistic for f in report.findings if f.visible is not None}
+    assert known == {"busy_window_ratio", "median_gap_cv_ratio", "mean_ratio"}

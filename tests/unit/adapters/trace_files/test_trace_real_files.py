@@ -90,3 +90,9 @@ def test_a_broken_servegen_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "chunk-1-trace.csv").write_text("0,fast\n")
     with pytest.raises(TraceError, match=r"chunk-1-trace\.csv line 1"):
         load_trace(tmp_path, options=options)
+
+
+def test_a_file_out_of_a_servegen_folder_points_to_the_folder(shared_dir: Path) -> None:
+    folder = shared_dir / "traces" / "servegen_m-large"
+    with pytest.raises(TraceError, match="name the folder itself"):
+        load_trace(next(iter(sorted(folder.glob("chunk-*-trace.csv")))))
