@@ -17,7 +17,7 @@ from tasks.adapters.vllm_server.live_knobs import current_values
 from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.deploy import deploy_engine, move_engine
 from tasks.domain.engine_launch import EngineLaunch
-from tasks.domain.errors import InvalidParameterError
+from tasks.domain.errors import InfeasibleError, InvalidParameterError
 from tasks.domain.parameters import ParameterValues
 from tests.conftest import REPOSITORY
 
@@ -50,19 +50,25 @@ def served(
         yield Served(engine=engine, home=home)
 
 
-def switch(served: Served, values: dict[str, object]) -> tuple[int, dict[str, object]]:
+def cli(
+    served: Served, values: dict[str, object], *more: str, home: Path
+) -> subprocess.CompletedProcess[str]:
     path = served.home / "set.yaml"
     head = {"name": "s", "regime": "peak", "state": "baseline", "model": "m"}
     path.write_text(json.dumps({**head, "checkpoint": "reference", "values": values}))
-    command = [sys.executable, "-m", "flows.cli", "switch", str(path), "--json"]
-    done = subprocess.run(
+    command = [sys.executable, "-m", "flows.cli", "switch", str(path), *more]
+    return subprocess.run(
         [*command, "--url", served.engine.endpoint.url],
-        env={**os.environ, "RETUNE_HOME": str(served.home)},
+        env={**os.environ, "RETUNE_HOME": str(home)},
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def switch(served: Served, values: dict[str, object]) -> tuple[int, dict[str, object]]:
+    done = cli(served, values, "--json", home=served.home)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -149,6 +155,20 @@ def test_what_needs_a_restart_is_told_and_the_rest_is_moved(served: Served) -> N
     assert in_force(answer) == {"max_num_seqs": 16, "max_num_batched_tokens": 256}
 
 
+def test_an_engine_of_another_home_is_named_by_its_control_folder(
+    served: Served, tmp_path: Path
+) -> None:
+    switch(served, {"max_num_seqs": 16})
+    unknown = cli(served, {"max_num_seqs": 4}, home=tmp_path)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "error NO_LIVE_KNOBS" in unknown.stderr
+    control = str(served.engine.endpoint.control_dir)
+    known = cli(served, {"max_num_seqs": 4}, "--control", control, home=tmp_path)
+    assert known.returncode == 0, known.stderr
+    assert "switched: max_num_seqs 16 -> 4, confirmed by the engine" in known.stdout
+    assert "kept: max_num_batched_tokens" in known.stdout
+
+
 def test_the_engine_itself_refuses_what_it_cannot_do_and_keeps_its_values(served: Served) -> None:
     endpoint = served.engine.endpoint
     assert endpoint.control_dir is not None
@@ -168,3 +188,23 @@ def test_the_control_folder_goes_with_the_engine(served: Served) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert served.engine.stop().clean
     assert not folder.exists()
+
+
+def test_an_engine_that_plans_by_its_start_values_refuses_to_start(
+    engine_python: str, model_dir: Path, tmp_path: Path
+) -> None:
+    launch = EngineLaunch(
+        model_dir=str(model_dir),
+        served_name="refused",
+        python=engine_python,
+        values=ParameterValues.of(
+            {"max_model_len": 1024, "long_prefill_token_threshold": 64,
+             "long_prefill_token_threshold_adaptive": True}
+        ),
+        kv_cache_gib=1.0,
+        live_knobs=True,
+    )  # fmt: skip
+    with pytest.raises(InfeasibleError, match="not tried together with long_prefill") as caught:
+        deploy_engine(launch, workdir=tmp_path / "w", lease_dir=tmp_path / "leases")
+    assert caught.value.code == "LIVE_KNOBS_REFUSED"
+    assert not list((tmp_path / "leases").glob("engine-*"))
