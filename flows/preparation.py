@@ -14,7 +14,7 @@ from flows.materials import (
     served_dtype,
 )
 from flows.progress import Reporter
-from flows.traffic import traffic_of
+from flows.traffic import doubt_lines, traffic_of
 from tasks import quantize
 from tasks.adapters.model_files import read_model_spec, read_vocabulary
 from tasks.domain.arm_search import SEARCH_TRAFFIC
@@ -36,6 +36,8 @@ def prepare_study(
     host = host or find_host(place)
     prepared = prepare_model(files.model, place, reporter)
     trace = traffic_of(files.traffic)
+    for line in doubt_lines(trace.notes):
+        reporter.line(f"traffic: {line}")
     traces = {"reference": trace}
     search = files.search
     if search is not None:

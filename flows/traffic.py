@@ -8,10 +8,12 @@ from tasks.adapters.trace_files.options import TraceOptions
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import Regime
 from tasks.domain.site_files import TraceFile, TrafficSource
-from tasks.domain.trace import Trace
+from tasks.domain.trace import Trace, TraceNotes
+from tasks.domain.trace_selection import compress_gaps
 from tasks.domain.traffic_model import draw_trace
 from tasks.domain.windows import at_rate, cut, off_peak_window, peak_window, thin_by_session
 
+SHOWN_BAD_ROWS = 10
 LAST_IN_S = 1e-6  # a window is half open; this keeps the last request in
 
 
@@ -54,7 +56,10 @@ def read_part(
 
 
 def _from_file(source: TrafficSource, file: TraceFile) -> Trace:
-    """Return the part, thinned to one engine's share: 1/N of it, 1/(N - 1) in failover."""
+    """Return the part, thinned to one engine's share: 1/N of it, 1/(N - 1) in failover.
+
+    Gaps of more than ten minutes are compressed: a replay of them would only wait.
+    """
     failover = source.regime is Regime.FAILOVER
     options = replace(DEFAULT_OPTIONS, timezone=file.timezone)
     trace = read_part(Path(file.path), start_s=file.start_s, end_s=file.end_s, options=options)
@@ -62,8 +67,23 @@ def _from_file(source: TrafficSource, file: TraceFile) -> Trace:
         quiet = source.regime is Regime.OFF_PEAK
         found = (off_peak_window if quiet else peak_window)(trace, length_s=file.find_s)
         trace = cut(trace, found.start_s, found.end_s)
+    trace = compress_gaps(trace)
     if file.replicas > 1:
         trace = thin_by_session(trace, replicas=file.replicas, seed=source.seed, failover=failover)
     if file.rate_req_s is not None:
         trace = at_rate(trace, file.rate_req_s)
     return trace
+
+
+def doubt_lines(notes: TraceNotes) -> list[str]:
+    """Return what was assumed, dropped, sorted or refused to make a trace, a sentence a line."""
+    lines = [f"{code}: {sentence}" for code, sentence in notes.warnings]
+    if notes.dropped:
+        said = ", ".join(f"{count} {why}" for why, count in notes.dropped)
+        lines.append(f"left out on purpose: {said}")
+    if notes.out_of_order_rows:
+        lines.append(f"{notes.out_of_order_rows} rows were out of order and were sorted")
+    if notes.rejected_rows:
+        lines.append(f"{notes.rejected_rows} of {notes.rows} rows were rejected:")
+        lines += [f"  line {line}: {why}" for line, why in notes.rejected[:SHOWN_BAD_ROWS]]
+    return lines

@@ -10,7 +10,7 @@ from flows.bench_run import BenchRun
 from flows.environment import home
 from flows.output import print_json, print_lines
 from flows.progress import Reporter
-from flows.traffic import traffic_of
+from flows.traffic import doubt_lines, traffic_of
 from tasks import deploy
 from tasks.adapters.client_tokenizer import ClientTokenizer
 from tasks.adapters.config_files.loading import load_traffic
@@ -97,6 +97,8 @@ def bench_command(
         extensions=not plan.plain,
         decode=tokenizer.decode if tokenizer is not None and plan.chat else None,
     )
+    for line in doubt_lines(run.trace.notes):
+        run.reporter.line(f"traffic: {line}")
     outcome = _measured(run, plan)
     if tokenizer is not None and not plan.chat:
         told = check_tokens(endpoint, tokenizer, run.vocabulary, salt=stamp)

@@ -5,17 +5,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.output import number, print_json, print_lines, print_table
-from flows.traffic import read_part
+from flows.traffic import doubt_lines, read_part
 from tasks import drift
 from tasks.adapters.trace_files.options import TraceOptions
 from tasks.domain.drift import CONFIDENCE_PCT, DriftFinding
 from tasks.domain.errors import ConfigError, TraceError
-from tasks.domain.trace import Trace, TraceNotes
+from tasks.domain.trace import Trace
 from tasks.domain.trace_profile import LengthSummary, profile_trace
 from tasks.domain.windows import Window, off_peak_window, peak_window
 
 DRIFT_SEED = 0
-SHOWN_BAD_ROWS = 10
 REGIME_S = 600.0
 INTERVAL = f"{CONFIDENCE_PCT:g} % interval"
 
@@ -50,7 +49,7 @@ def show_command(file: Path, *, window: str | None, options: TraceOptions, as_js
         f"({found.rule})"
         for name, found in regimes
     )
-    print_lines(_doubts(trace.notes))
+    print_lines(doubt_lines(trace.notes))
     return 0
 
 
@@ -151,13 +150,3 @@ def _length_row(name: str, lengths: LengthSummary) -> tuple[str, ...]:
 
 def _percent(fraction: float | None) -> str:
     return "unknown" if fraction is None else f"{fraction:.1%}"
-
-
-def _doubts(notes: TraceNotes) -> list[str]:
-    lines = [f"{code}: {sentence}" for code, sentence in notes.warnings]
-    if notes.out_of_order_rows:
-        lines.append(f"{notes.out_of_order_rows} rows were out of order and were sorted")
-    if notes.rejected_rows:
-        lines.append(f"{notes.rejected_rows} of {notes.rows} rows were rejected:")
-        lines += [f"  line {line}: {why}" for line, why in notes.rejected[:SHOWN_BAD_ROWS]]
-    return lines
