@@ -19,6 +19,11 @@ class Home:
         return self.root / "studies"
 
     @property
+    def elsewhere(self) -> Path:
+        """Where runs stand in the tracking store whose evidence lies outside this home."""
+        return self.root / "recorded"
+
+    @property
     def models(self) -> Path:
         """Prepared and quantized checkpoints, named by content."""
         return self.root / "models"

@@ -69,4 +69,6 @@ def record_folder(folder: StudyFolder, place: Home) -> Recording:
         lock_dir=place.locks,
     )
     folder.note_recorded(recorded)
+    if folder.path.parent != place.studies:
+        StudyFolder(path=place.elsewhere / folder.path.name).note_recorded(recorded)
     return Recording(tracking_uri=redacted(uri), experiment=records.experiment, runs=recorded)

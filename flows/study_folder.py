@@ -129,7 +129,8 @@ def run_folders(given: Path) -> tuple[StudyFolder, ...]:
 
 def newest_recorded(place: Home) -> tuple[str, list[str]] | None:
     """Return the experiment's id and the trials' run ids of the run that was recorded last."""
-    found = sorted(place.studies.glob(f"*/{RECORDED}"), key=lambda path: path.stat().st_mtime)
+    files = [*place.studies.glob(f"*/{RECORDED}"), *place.elsewhere.glob(f"*/{RECORDED}")]
+    found = sorted(files, key=lambda path: path.stat().st_mtime)
     for path in reversed(found):
         rows = json.loads(path.read_text(encoding="utf-8"))
         if rows:
