@@ -109,6 +109,12 @@ def _doubts(found: SetSource, deployment: Deployment, *, named: str | None) -> l
             "the set names no engine and no values that the model itself needs; rendered for "
             f"{deployment.flavour.value}: check the arguments"
         )
+    cores = dict(environment(deployment)).get("VLLM_CPU_OMP_THREADS_BIND")
+    if cores is not None:
+        doubts.append(
+            f"threads are bound to cores {cores} as on the measured host; change "
+            "VLLM_CPU_OMP_THREADS_BIND where the engine is given others"
+        )
     if named is None:
         doubts.append(f"no --model was given; {deployment.model} is expected to hold the weights")
     return doubts

@@ -85,6 +85,13 @@ def test_what_the_sets_engine_does_not_take_is_refused(file: Path) -> None:
         render(file)
 
 
+def test_a_cpu_set_says_that_its_cores_are_the_measured_hosts(file: Path) -> None:
+    file.write_text(SET.replace("flavour: cuda", "flavour: cpu\n  device_count: 4"))
+    told, warned = render(file, "--as", "env")
+    assert "VLLM_CPU_OMP_THREADS_BIND=0-3" in told
+    assert "bound to cores 0-3" in warned
+
+
 def test_a_format_and_a_source_that_nobody_knows_are_named(file: Path) -> None:
     with pytest.raises(ConfigError, match="args, env, compose, k8s"):
         render(file, "--as", "helm")
