@@ -17,7 +17,8 @@ def search_part(report: SearchReport) -> str:
         lines.append("\n".join([_HEAD, *rows]))
     lines.append(
         f"Policy {report.policy}, {len(report.probes)} points, {report.load_s:.0f} s of load on "
-        f"one engine; stopped ({report.stop_code}): {report.stop_reason}."
+        f"one engine in probes of {report.probe_s:.0f} s; "
+        f"stopped ({report.stop_code}): {report.stop_reason}."
     )
     lines += _priors(report)
     return "\n\n".join(lines)

@@ -170,3 +170,15 @@ def test_the_report_tells_every_point_its_reason_and_the_source_of_every_prior()
     assert "max_num_seqs=64, max_num_batched_tokens=2048 | COMPLETE | 180 | 66.7%" in text
     assert "catalogue: defaults of this device" in text
     assert "stopped (" in text
+
+
+def test_probes_are_lengthened_to_three_tails_of_the_defaults() -> None:
+    """Slow requests take 5.2 s, so three tails are under 20 s; in 10 s no queue can grow."""
+    script = Script(live_good=BETTER)
+    short = replace(request(), search=SearchPlan(probe_s=10.0))
+    result = drive(run_study(short, {}, searchers={"tuned": searcher()}), script.carry_out)
+    probes = [s.point.duration_s for s in script.steps if isinstance(s, Measure) and s.live]
+    assert probes[0] == 10.0
+    assert set(probes[1:]) == {20.0}
+    assert result.searches[0].probe_s == 20.0
+    assert len(result.searches[0].probes) == len(probes) - 1
