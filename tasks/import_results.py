@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tasks.adapters.bench_results import BenchResult, bench_result, read_result_file
-from tasks.adapters.guidellm_results import guidellm_results, is_guidellm
+from tasks.adapters.bench_results.guidellm import guidellm_results, is_guidellm
+from tasks.adapters.bench_results.vllm_bench import BenchResult, bench_result, read_result_file
 
 
 def import_results(path: Path) -> tuple[BenchResult, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.output import number, print_json, print_lines, print_table
-from tasks.adapters.bench_results import BenchResult
+from tasks.adapters.bench_results.vllm_bench import BenchResult
 from tasks.import_results import import_results
 
 COLUMNS = (

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tasks.adapters.checkpoints.hashing import checkpoint_sha256
 from tasks.adapters.checkpoints.records import PreparedModel
-from tasks.adapters.evidence_store import storage_error, write_whole
-from tasks.domain.errors import ConfigError
+from tasks.domain.errors import ConfigError, StorageError
 
 WEIGHTS = "model.safetensors"
 EMPTY = struct.pack("<Q", 2) + b"{}"  # a safetensors header that names no tensor
@@ -47,9 +46,12 @@ def synthetic_awq(reference: Path, *, out_dir: Path, bits: int, group_size: int)
             if path.is_file() and path.name != "config.json" and path.suffix != ".safetensors":
                 shutil.copyfile(path, folder / path.name)
         (folder / WEIGHTS).write_bytes(EMPTY)
+        (folder / "config.json").write_text(json.dumps(twin, indent=1), encoding="utf-8")
     except OSError as error:
-        raise storage_error(folder, error) from error
-    write_whole(folder / "config.json", json.dumps(twin, indent=1))
+        raise StorageError(
+            f"{folder}: the AWQ twin of {reference.name} cannot be written: {error}; free space, "
+            "or set RETUNE_HOME to a folder that you may write"
+        ) from error
     return PreparedModel(folder=folder, sha256=checkpoint_sha256(folder))
 
 

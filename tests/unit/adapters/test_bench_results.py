@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.adapters.bench_results import bench_result, read_bench_result
+from tasks.adapters.bench_results.vllm_bench import bench_result, read_bench_result
 from tasks.domain.errors import MeasurementInvalidError
 
 GOOD: dict[str, object] = {

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from tasks.adapters.bench_results import BenchResult
-from tasks.adapters.guidellm_results import guidellm_results
+from tasks.adapters.bench_results.guidellm import guidellm_results
+from tasks.adapters.bench_results.vllm_bench import BenchResult
 from tasks.domain.errors import MeasurementInvalidError
 from tasks.import_results import import_results
 from tests.conftest import REPOSITORY

@@ -7,7 +7,7 @@ per output token counts the first token, so that TPOT here is its inter-token la
 
 from collections.abc import Mapping
 
-from tasks.adapters.bench_results import BenchResult, count_flags
+from tasks.adapters.bench_results.vllm_bench import BenchResult, count_flags
 from tasks.domain.errors import MeasurementInvalidError
 from tasks.domain.validity import Flag
 
