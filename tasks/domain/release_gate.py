@@ -10,10 +10,16 @@ from enum import IntEnum
 from tasks.domain.accuracy import AccuracyReport, AccuracyVerdict, compare_accuracy
 from tasks.domain.arm_run import ArmRun, Stepping
 from tasks.domain.nightly import invalid_sentence
-from tasks.domain.slo_holding import Holding, SloHolding, slo_holding
+from tasks.domain.slo_holding import (
+    Holding,
+    SloHolding,
+    broken_despite_lateness,
+    slo_holding,
+)
 from tasks.domain.steps import Outcome, Step, TrialStatus
 from tasks.domain.study_request import StudyRequest
 from tasks.domain.trial import Trial
+from tasks.domain.validity import client_was_late
 
 REFERENCE = "reference"
 
@@ -112,6 +118,7 @@ def release_verdict(
             reasons.append(
                 GateReason(gate="slo", answer=answers[holding.holding], sentence=holding.sentence)
             )
+        reasons += _broken_all_the_same(request, trial)
     answers_given = {reason.answer for reason in reasons}
     answer = next(a for a in (Gate.NO_GO, Gate.COULD_NOT_TELL, Gate.GO) if a in answers_given)
     return ReleaseVerdict(
@@ -121,6 +128,17 @@ def release_verdict(
         holding=holding,
         trial=trial,
     )
+
+
+def _broken_all_the_same(request: StudyRequest, trial: Trial) -> list[GateReason]:
+    """Return the no-go that measurements show whose only fault is a late client."""
+    late = [m for m in trial.at_regime_rate if client_was_late(m.flags)]
+    found = [broken_despite_lateness(m, request.slo) for m in late]
+    return [
+        GateReason(gate="slo", answer=Gate.NO_GO, sentence=sentence)
+        for sentence in found
+        if sentence is not None
+    ]
 
 
 def _accuracy_reason(

@@ -78,5 +78,32 @@ def slo_holding(measurements: Sequence[Measurement], slo: Slo) -> SloHolding:
     )  # fmt: skip
 
 
+def broken_despite_lateness(measurement: Measurement, slo: Slo) -> str | None:
+    """Return why the SLO is broken however late the client was, None where that is not shown.
+
+    A client that is late by x makes TTFT and E2E at most x longer. Where their median less x is
+    over the limit, at least half of the successes broke it, whoever was late.
+    """
+    client = measurement.client
+    known = [v for v in (client.send_lag_p99_s, client.receive_error_p99_s) if v is not None]
+    late_s = sum(known)
+    for name, latency, limit_s in (
+        ("TTFT", measurement.ttft, slo.ttft_s),
+        ("E2E", measurement.e2e, slo.e2e_s),
+    ):
+        median_s = latency.p(0.5).value_s
+        if limit_s is None or median_s is None or median_s - late_s <= limit_s:
+            continue
+        n, good = measurement.n_requests, measurement.n_ok // 2
+        high = float(beta.ppf(CONFIDENCE, good + 1, n - good)) if good < n else 1.0
+        if high < slo.attainment_frac:
+            return (
+                f"{name} p50 {median_s:.3f} s of n={latency.n}, less the {late_s:.3f} s that the "
+                f"client was late, is over the limit of {limit_s:g} s: at most {good} of {n} kept "
+                f"it (one-sided 95 % bound {high:.1%}; target {slo.attainment_frac:.1%})"
+            )
+    return None
+
+
 def _needed(target: float) -> int | None:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(target)) if target < 1 else None

@@ -131,10 +131,14 @@ def _lease(
 def _give_way(pid: int) -> None:
     """Lower the engine's priority: it computes on every core, and a late client measures itself.
 
-    Children and threads inherit it; it costs the engine nothing while nobody else computes.
+    Children and threads inherit it; it costs the engine nothing while nobody else computes. Where
+    the kernel groups processes by session (sched(7), autogroup), niceness counts only inside a
+    group, so the group of the engine's own session gives way too.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, CPU_NICENESS)
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(CPU_NICENESS), encoding="ascii")
 
 
 def _spawn(

@@ -101,6 +101,19 @@ def test_the_gate_answers_by_what_is_shown(good: tuple[int, int], answer: Gate) 
     assert int(verdict.answer) == int(answer)
 
 
+@pytest.mark.parametrize(
+    ("good", "answer"), [((20, 160), Gate.NO_GO), ((160, 20), Gate.COULD_NOT_TELL)]
+)
+def test_a_late_client_hides_no_limit_that_is_broken_by_far(
+    good: tuple[int, int], answer: Gate
+) -> None:
+    late = ("CLIENT_SEND_LATE",)
+    verdict = release(Script(good={"peak": good}, spoilt={"x1.00": [late, late]}))
+    assert verdict.answer is answer
+    if answer is Gate.NO_GO:
+        assert any("that the client was late" in reason.sentence for reason in verdict.reasons)
+
+
 def test_a_failed_preflight_is_a_no_go_without_an_engine() -> None:
     script = Script()
     assert release(script, CLOSED).answer is Gate.NO_GO
