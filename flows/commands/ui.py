@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
+
+import psutil
 
 from flows.environment import home, make_folder, tracking_uri
 from flows.output import print_lines
@@ -10,6 +13,8 @@ from flows.study_folder import newest_recorded
 from tasks.adapters.mlflow_store.urls import compare_url, runs_url
 from tasks.domain.errors import ConfigError
 from tasks.record import prepare_store
+
+END_TIMEOUT_S = 10.0
 
 
 def ui_command(*, port: int, url_only: bool) -> int:
@@ -53,5 +58,20 @@ def ui_command(*, port: int, url_only: bool) -> int:
     try:
         return server.wait()
     except KeyboardInterrupt:
-        server.terminate()
-        return server.wait()
+        return 0
+    finally:
+        _end(server)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End the server and its workers, however this process ends."""
+    if server.poll() is not None:
+        return
+    tree = [*psutil.Process(server.pid).children(recursive=True), psutil.Process(server.pid)]
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs(tree, timeout=END_TIMEOUT_S)
+    for process in alive:
+        process.kill()
+    server.wait()
