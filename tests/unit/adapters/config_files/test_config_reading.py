@@ -139,6 +139,18 @@ def test_a_night_takes_a_registered_set_where_it_names_one(configs: Path) -> Non
         load_nightly(nightly, registered=lambda _: replace(champion, model="other"))
 
 
+def test_the_sustainable_rate_is_off_until_a_study_asks_for_it(configs: Path) -> None:
+    path = configs / "studies" / "demo.yaml"
+    assert load_study(path).load.sustainable is None
+    edited(path, "# sustainable: {max_probes: 8, probe_s: 60}", "sustainable: {max_probes: 6}")
+    plan = load_study(path).load.sustainable
+    assert plan is not None
+    assert (plan.max_probes, plan.probe_s, plan.highest) == (6, 60.0, 8.0)
+    edited(path, "{max_probes: 6}", "{max_probes: 1}")
+    with pytest.raises(ConfigError, match=r"load\.sustainable\.max_probes"):
+        load_study(path)
+
+
 def test_traffic_of_another_regime_is_refused(configs: Path) -> None:
     study = edited(configs / "studies" / "demo.yaml", "traffic/peak.yaml", "traffic/off_peak.yaml")
     with pytest.raises(ConfigError, match="regime"):
