@@ -15,6 +15,7 @@ from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.model_spec import ModelSpec
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.prompts import PromptVocabulary
+from tasks.domain.reported_values import contradictions
 from tasks.domain.schedule import RequestSchedule
 from tasks.domain.scheduling import build_schedule
 from tasks.domain.site_files import ModelSource
@@ -118,6 +119,14 @@ class Materials:
             seed=self.request.seed,
             max_model_len=self.max_model_len,
         )
+
+
+def attached_otherwise(materials: Materials) -> tuple[str, ...]:
+    """Return what the attached engine reports otherwise than its set says, nothing without one."""
+    if materials.attached is None:
+        return ()
+    asked = materials.engine_values(materials.request.reference.values)
+    return contradictions(asked, materials.attached.reported)
 
 
 def model_values(source: ModelSource, flavour: Flavour) -> ParameterValues:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.environment import Home
 from flows.host import find_host
-from flows.materials import Materials
+from flows.materials import Materials, attached_otherwise
 from flows.preparation import prepare_model, prepare_night
 from flows.progress import Reporter
 from flows.recall import KnownOutcomes, shared_outcomes
@@ -62,6 +62,13 @@ def conduct_night(
         part = replace(named, parameter_set=fitted)
         materials = prepare_night(files, part, place=place, host=host, prepared=prepared)
         materials = replace(materials, attached=attached)
+        others = attached_otherwise(materials)
+        if others:
+            raise ConfigError(
+                f"{url} serves other values than {fitted.name}: {'; '.join(others)}; attach the "
+                "engine that serves the set, or leave --url away",
+                code="ATTACHED_OTHERWISE",
+            )
         reports.append(_one_regime(materials, reporter=reporter, wrap=wrap, tags=tags))
     return tuple(reports)
 

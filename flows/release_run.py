@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.environment import Home
 from flows.host import find_host
-from flows.materials import Materials
+from flows.materials import Materials, attached_otherwise
 from flows.planning import infeasible_reasons, plan_materials
 from flows.preparation import prepare_model, prepare_set
 from flows.progress import Reporter
@@ -122,6 +122,8 @@ def _preflight(parameter_set: ParameterSet, materials: Materials) -> tuple[GateR
         plan = GateReason(gate="plan", answer=Gate.NO_GO, sentence="; ".join(reasons.values()))
     else:
         plan = GateReason(gate="plan", answer=Gate.GO, sentence="the values fit model and device")
+    others = attached_otherwise(materials)
+    serves = [GateReason(gate="attached", answer=Gate.NO_GO, sentence=s) for s in others]
     expires = parameter_set.provenance.expires_on
     today = dt.datetime.now(dt.UTC).date().isoformat()
     if expires is not None and expires < today:
@@ -136,4 +138,4 @@ def _preflight(parameter_set: ParameterSet, materials: Materials) -> tuple[GateR
             answer=Gate.GO,
             sentence=f"state {parameter_set.state.value}, expires {expires or 'never'}",
         )
-    return plan, age
+    return (plan, age, *serves)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tasks.adapters.prometheus_scrape import scrape
 from tasks.adapters.vllm_server.attach import attach
 from tasks.adapters.vllm_server.launch import start_engine
 from tasks.adapters.vllm_server.lease import Leftover, sweep_leftovers
@@ -15,6 +16,7 @@ from tasks.domain.engine_log_phases import EnginePhase
 from tasks.domain.errors import ConfigError
 from tasks.domain.live_values import EngineState
 from tasks.domain.parameters import ParameterValues
+from tasks.domain.reported_values import reported_values
 
 DRAIN_WAIT_S = 120.0
 
@@ -78,8 +80,10 @@ def stop_engine(engine: RunningEngine) -> StopReport:
 def attach_engine(
     url: str, *, model: str | None = None, api_key_env: str | None = None
 ) -> Endpoint:
-    """Return the endpoint of an engine that somebody else runs."""
-    return attach(url, model=model, api_key_env=api_key_env)
+    """Return the endpoint of an engine that somebody else runs, with the values it reports."""
+    endpoint = attach(url, model=model, api_key_env=api_key_env)
+    seen = scrape(endpoint.url)
+    return replace(endpoint, reported=reported_values(seen, max_model_len=endpoint.max_model_len))
 
 
 def sweep_engines(lease_dir: Path) -> tuple[Leftover, ...]:

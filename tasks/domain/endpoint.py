@@ -1,6 +1,8 @@
 """An endpoint that serves completions: ours or somebody else's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tasks.domain.parameters import ParameterValues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +14,7 @@ class Endpoint:
     api_key_env: name of the environment variable that holds the key, never the key.
     owned: whether this product started it (and so must stop it).
     control_dir: where its live knobs are moved, None where it was started without them.
+    reported: values that a server which somebody else runs tells of itself.
     """
 
     url: str
@@ -22,6 +25,7 @@ class Endpoint:
     api_key_env: str | None = None
     pid: int | None = None
     control_dir: str | None = None
+    reported: ParameterValues = field(default_factory=ParameterValues)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
