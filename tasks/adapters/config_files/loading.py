@@ -44,6 +44,8 @@ from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognorm
 
 Registered = Callable[[str], ParameterSet]
 
+SHIPPED_EVALUATION = Path(__file__).resolve().parents[3] / "configs" / "evaluation"
+
 
 def load_study(path: Path) -> StudyFiles:
     """Return the study with every file that it names.
@@ -82,9 +84,7 @@ def load_study(path: Path) -> StudyFiles:
         search=_search(file.search),
         search_traffic=searched,
         evaluation=_evaluation(file.evaluation),
-        evaluation_folder=str(
-            _beside(path, file.evaluation.folder if file.evaluation else "../evaluation")
-        ),
+        evaluation_folder=_evaluation_folder(path, file.evaluation),
         profile_s=file.profile_s,
         min_gain_frac=file.min_gain_frac,
         seed=file.seed,
@@ -110,7 +110,7 @@ def load_nightly(path: Path, *, registered: Registered | None = None) -> Nightly
         name=file.name,
         model=model,
         regimes=tuple(_nightly_regime(path, part, model, registered) for part in file.regimes),
-        evaluation_folder=str(_beside(path, "evaluation")),
+        evaluation_folder=_shipped_unless(_beside(path, "evaluation")),
         load=_load(file.load),
         seed=file.seed,
     )
@@ -257,6 +257,17 @@ def _search(part: SearchPart | None) -> SearchPlan | None:
         gpu_minutes=part.gpu_minutes,
         min_gain_frac=part.min_gain_frac,
     )
+
+
+def _evaluation_folder(path: Path, part: EvaluationPart | None) -> str:
+    """Return where a study's task lies; without one, where the text probe's prompts lie."""
+    if part is not None:
+        return str(_beside(path, part.folder))
+    return _shipped_unless(_beside(path, "../evaluation"))
+
+
+def _shipped_unless(folder: Path) -> str:
+    return str(folder if folder.is_dir() else SHIPPED_EVALUATION)
 
 
 def _evaluation(part: EvaluationPart | None) -> EvaluationPlan | None:

@@ -151,6 +151,19 @@ def test_the_sustainable_rate_is_off_until_a_study_asks_for_it(configs: Path) ->
         load_study(path)
 
 
+def test_a_study_elsewhere_without_an_evaluation_probes_with_the_shipped_prompts(
+    configs: Path,
+) -> None:
+    study = configs / "studies" / "smoke.yaml"
+    shutil.rmtree(configs / "evaluation")
+    text = study.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("evaluation:"))
+    study.write_text(text.replace(f"{line}\n", ""))
+    folder = Path(load_study(study).evaluation_folder)
+    assert folder == REPOSITORY / "configs" / "evaluation"
+    assert (folder / "sanity_prompts.txt").is_file()
+
+
 def test_traffic_of_another_regime_is_refused(configs: Path) -> None:
     study = edited(configs / "studies" / "demo.yaml", "traffic/peak.yaml", "traffic/off_peak.yaml")
     with pytest.raises(ConfigError, match="regime"):
