@@ -1,11 +1,17 @@
 """``retune tune``: one study under Prefect or offline, its verdict, and where everything is."""
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from flows.environment import Home, home, prepare_prefect, quiet
 from flows.output import print_json, print_lines, print_table
+from flows.recall import shared_outcomes
 from flows.study_run import StudyReport
 from tasks.adapters.config_files.loading import load_study
+from tasks.domain.errors import ConfigError
+from tasks.domain.site_files import StudyFiles
+from tasks.domain.steps import Evaluated
 from tasks.domain.study_report import verdict_lines
 from tasks.domain.study_request import StudyRequest
 from tasks.domain.study_table import TABLE_COLUMNS, trial_row
@@ -42,9 +48,29 @@ def _offline(study: Path, place: Home) -> tuple[StudyRequest, StudyReport]:
     from flows.study_run import conduct_study
 
     reporter = Reporter(quiet=quiet())
-    materials = prepare_study(load_study(study), place, reporter)
+    files = load_study(study)
+    _check_evaluation(files, place)
+    materials = prepare_study(files, place, reporter)
     report = conduct_study(materials, reporter=reporter, tags=commit_tags(), offline=True)
     return materials.request, report
+
+
+def _check_evaluation(files: StudyFiles, place: Home) -> None:
+    """Refuse a study that would end without its accuracy gate after all its load was offered."""
+    store = shared_outcomes(place)
+    known = (store[key].outcome for key in store if key in store)  # an unreadable one is absent
+    if (
+        files.evaluation is None
+        or find_spec("lm_eval") is not None
+        or any(isinstance(outcome, Evaluated) for outcome in known)
+    ):
+        return
+    raise ConfigError(
+        f"{files.path}: evaluation: lm-eval is not installed beside {sys.executable}; install "
+        "lm-eval[api] there, copy the home's checkpoint-outcomes/ from where the checkpoints were "
+        "evaluated, or leave evaluation out where all arms serve one checkpoint",
+        code="EVALUATION_NOT_INSTALLED",
+    )
 
 
 def _document(request: StudyRequest, report: StudyReport) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app, main
 from flows.commands.bench import parse_slo
+from flows.commands.tune import tune_command
 from tasks.domain.errors import ConfigError
 from tests.conftest import REPOSITORY
 
@@ -63,6 +64,17 @@ def test_our_own_errors_are_one_line_and_exit_code_2(
     assert captured.out == ""
     assert captured.err.startswith("error CONFIG_ERROR: ")
     assert "Traceback" not in captured.err
+
+
+def test_an_offline_study_with_an_accuracy_gate_needs_lm_eval_before_any_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.commands.tune.find_spec", lambda name: None)
+    study = REPOSITORY / "configs/studies/smoke.yaml"
+    with pytest.raises(ConfigError, match="lm-eval is not installed") as caught:
+        tune_command(study, offline=tmp_path / "home", as_json=True)
+    assert caught.value.code == "EVALUATION_NOT_INSTALLED"
+    assert not (tmp_path / "home" / "models").exists()
 
 
 def test_a_trace_prints_its_profile_as_json(tmp_path: Path) -> None:
