@@ -5,13 +5,15 @@ that leaves open is assumed in one place, here, and said.
 """
 
 import re
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.adapters.trace_files.faults import Fault
+from tasks.adapters.trace_files.faults import Fault, mark
 from tasks.adapters.trace_files.row_block import NO_STAMP, Stamps
 
 _ISO = r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
@@ -26,6 +28,8 @@ PREFIX_CHARS = 200
 
 HALF_A_YEAR = 6 * 31
 FIRST_YEAR = 2025  # stands for a year that is not logged; 29 February moves it to a leap year
+NO_OFFSET = -(2**31)
+DAY_NS = 86_400 * 10**9
 FOLD_S = 3_600
 LEAST_FOLD_S = 1_800
 BELIEVABLE_BACK_S = 2.0  # lines of several processes interleave by less
@@ -45,10 +49,35 @@ class LogStamp:
     fraction_ns: int | None
     offset_s: int | None
 
-    @property
-    def ordinal(self) -> int:
-        """Return a day number that grows within a year."""
-        return self.month * 31 + self.day
+
+class StampColumns:
+    """Stamps in the file's order, 16 bytes each: a busy server's log holds millions.
+
+    day: year x 10,000 + month x 100 + day, year 0 where it is not logged, 0 for no stamp at all.
+    clock_ns: nanoseconds of that day. offset_s: the zone's, NO_OFFSET without one.
+    """
+
+    __slots__ = ("clock_ns", "day", "offset_s", "whole")
+
+    def __init__(self, stamps: Iterable[LogStamp | None] = ()) -> None:
+        self.day = array("i")
+        self.clock_ns = array("q")
+        self.offset_s = array("i")
+        self.whole = True
+        for stamp in stamps:
+            self.append(stamp)
+
+    def append(self, stamp: LogStamp | None) -> None:
+        """Add the stamp of one more row."""
+        if stamp is None:
+            self.day.append(0)
+            self.clock_ns.append(0)
+            self.offset_s.append(NO_OFFSET)
+            return
+        self.day.append((stamp.year or 0) * 10_000 + stamp.month * 100 + stamp.day)
+        self.clock_ns.append(stamp.second * 10**9 + (stamp.fraction_ns or 0))
+        self.offset_s.append(NO_OFFSET if stamp.offset_s is None else stamp.offset_s)
+        self.whole &= stamp.fraction_ns is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,64 +113,83 @@ def stamp_of(line: str, own: str | None) -> LogStamp | None:
     return None
 
 
-def log_clock(stamps: list[LogStamp | None], lines: list[int], *, zone_given: bool) -> LogClock:
+def log_clock(stamps: StampColumns, lines: NDArray[np.int64], *, zone_given: bool) -> LogClock:
     """Return the stamps of requests in the file's order as columns.
 
     Without a year the first is taken as 2025 and a jump back of more than half a year begins the
     next one. Where neither stamp nor caller names a zone, a jump back of about an hour is read as
     the autumn change of local time; another one stays as it is and is named.
     """
-    has_year = any(stamp is not None and stamp.year is not None for stamp in stamps)
+    day = np.array(stamps.day, dtype=np.int64)
+    offset_s = np.array(stamps.offset_s, dtype=np.int64)
+    present = day > 0
+    has_year = bool((day >= 10_000).any())
     warnings: list[tuple[str, str]] = []
-    years = None if has_year else _years(stamps, warnings)
-    ns = np.full(len(stamps), NO_STAMP, dtype=np.int64)
-    zoned = np.zeros(len(stamps), dtype=np.bool_)
-    faults = np.zeros(len(stamps), dtype=np.uint8)
-    for row, stamp in enumerate(stamps):
-        year = None if stamp is None else stamp.year if years is None else years[row]
-        moment = None if stamp is None or year is None else _nanoseconds(stamp, year)
-        if moment is None or stamp is None:
-            faults[row] = Fault.STAMP_MISSING if stamp is None else Fault.STAMP_UNREADABLE
-        else:
-            ns[row], zoned[row] = moment, stamp.offset_s is not None
+    if not has_year:
+        day[present] += 10_000 * _years(day[present], warnings, zone_given=zone_given)
+    unix_day, real = _unix_days(day)
+    faults = np.zeros(day.size, dtype=np.uint8)
+    mark(faults, ~present, Fault.STAMP_MISSING)
+    mark(faults, ~real, Fault.STAMP_UNREADABLE)
+    zoned = offset_s != NO_OFFSET
+    ns = unix_day * DAY_NS + np.array(stamps.clock_ns, dtype=np.int64)
+    ns -= np.where(zoned, offset_s, 0) * 10**9
+    ns[faults != Fault.NONE] = NO_STAMP
     good = np.flatnonzero(faults == Fault.NONE)
     unfold = not zoned[good].any() and not (zone_given and has_year)
-    _set_back(ns, good, np.array(lines, dtype=np.int64), unfold, warnings)
-    whole = all(stamp is None or stamp.fraction_ns is None for stamp in stamps)
+    _set_back(ns, good, lines, unfold, warnings)
     return LogClock(
         stamps=Stamps(faults=faults, ns=ns, zoned=zoned),
         has_year=has_year,
-        resolution_s=1.0 if whole else None,
+        resolution_s=1.0 if stamps.whole else None,
         warnings=tuple(warnings),
     )
 
 
-def _years(stamps: list[LogStamp | None], warnings: list[tuple[str, str]]) -> list[int]:
-    turns, previous = [], None
-    turn = 0
-    for stamp in stamps:
-        at = turn
-        if stamp is not None:
-            step = 0 if previous is None else stamp.ordinal - previous
-            if step < -HALF_A_YEAR:
-                turn = at = turn + 1
-                previous = stamp.ordinal
-            elif step > HALF_A_YEAR and turn > 0:
-                at = turn - 1  # one late line of the old year after the first of the new
-            else:
-                previous = stamp.ordinal
-        turns.append(at)
-    leap = [
-        turn
-        for turn, stamp in zip(turns, stamps, strict=True)
-        if stamp is not None and (stamp.month, stamp.day) == (2, 29)
-    ]
-    first = FIRST_YEAR + (-(FIRST_YEAR + leap[0]) % 4) if leap else FIRST_YEAR
+def _unix_days(day: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return days since 1970 of the dates, and which of them are dates with a year at all."""
+    codes, place = np.unique(day, return_inverse=True)
+    numbers = np.zeros(codes.size, dtype=np.int64)
+    real = np.zeros(codes.size, dtype=np.bool_)
+    for i, code in enumerate(codes.tolist()):
+        try:
+            date = datetime(code // 10_000, code // 100 % 100, code % 100, tzinfo=UTC)
+        except ValueError:
+            continue
+        numbers[i], real[i] = (date - datetime(1970, 1, 1, tzinfo=UTC)).days, True
+    return numbers[place], real[place]
+
+
+def _years(
+    day: NDArray[np.int64], warnings: list[tuple[str, str]], *, zone_given: bool
+) -> NDArray[np.int64]:
+    turns = _turns(day)
+    leap = turns[day == 229]
+    first = FIRST_YEAR + (-(FIRST_YEAR + int(leap[0])) % 4) if leap.size else FIRST_YEAR
     text = "the log's stamps have no year: the order of days is kept, the date stays unknown"
-    if turn:
-        text += f"; {turn} turn of the year was seen"
+    if turns.any():
+        text += f"; {int(turns.max())} turn of the year was seen"
+    if zone_given:
+        text += "; without it the time zone given cannot be applied"
     warnings.append(("YEAR_NOT_LOGGED", text))
-    return [first + at for at in turns]
+    return first + turns
+
+
+def _turns(day: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many turns of the year lie before each stamp, in the file's order."""
+    ordinals = day // 100 * 31 + day % 100
+    turns = np.zeros(day.size, dtype=np.int64)
+    if not (np.abs(np.diff(ordinals)) > HALF_A_YEAR).any():
+        return turns
+    turn, previous = 0, int(ordinals[0])
+    for row, ordinal in enumerate(ordinals.tolist()):
+        step = ordinal - previous
+        if step > HALF_A_YEAR and turn > 0:
+            turns[row] = turn - 1  # one late line of the old year after the first of the new
+            continue
+        turn += step < -HALF_A_YEAR
+        turns[row], previous = turn, ordinal
+    return turns
 
 
 def _set_back(
@@ -207,14 +255,3 @@ def _offset_s(zone: str) -> int:
 
 def _month(name: str) -> int:
     return _MONTHS.index(name) + 1
-
-
-def _nanoseconds(stamp: LogStamp, year: int) -> int | None:
-    """Return Unix nanoseconds, those of the wall clock where no zone is known; None if no date."""
-    try:
-        day = datetime(year, stamp.month, stamp.day, tzinfo=UTC)
-    except ValueError:
-        return None
-    seconds = int((day - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1))
-    seconds += stamp.second - (stamp.offset_s or 0)
-    return seconds * 10**9 + (stamp.fraction_ns or 0)

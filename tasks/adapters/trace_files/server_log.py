@@ -5,7 +5,7 @@ it does not tell is asked of the caller, never guessed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +13,16 @@ from numpy.typing import NDArray
 
 from tasks.adapters.trace_files.assemble import SourceFile, assemble
 from tasks.adapters.trace_files.clock import read_clock
-from tasks.adapters.trace_files.faults import Fault
+from tasks.adapters.trace_files.faults import Fault, mark
 from tasks.adapters.trace_files.line_blocks import LineReader
-from tasks.adapters.trace_files.log_clock import LogClock, LogStamp, log_clock, stamp_of
-from tasks.adapters.trace_files.log_lines import (
-    LogEvent,
-    is_log_line,
-    log_event,
-    logged_limit,
-    plain_line,
-)
+from tasks.adapters.trace_files.log_clock import LogClock, log_clock, stamp_of
+from tasks.adapters.trace_files.log_lines import is_log_line, log_event, logged_limit, plain_line
+from tasks.adapters.trace_files.log_requests import BLOCK_TOKENS, RequestColumns, RequestLog
 from tasks.adapters.trace_files.options import TraceOptions
 from tasks.adapters.trace_files.row_block import RowBlock, row_block
 from tasks.domain.errors import TraceError
 from tasks.domain.trace import Trace
 
-BLOCK_TOKENS = 64  # of the prefix blocks made from logged prompts
 Warnings = list[tuple[str, str]]
 
 STAMPS_ADVICE = (
@@ -41,66 +35,11 @@ LENGTHS_ADVICE = (
     "by chat with --enable-log-outputs, or exact where clients set ignore_eos), or state what "
     "every such request is to count as with --prompt-tokens and --output-tokens"
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Request:
-    line: int
-    stamp: LogStamp | None
-    prompt: int | None = None
-    output: int | None = None
-    max_tokens: int | None = None
-    blocks: tuple[int, ...] = ()
-    failed: bool = False
-
-
-@dataclass(slots=True)
-class _Log:
-    """What the lines read so far say."""
-
-    requests: dict[str, _Request] = field(default_factory=dict)
-    access: list[_Request] = field(default_factory=list)
-    limit: int | None = None
-    from_deltas: bool = False
-    block_ids: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
-
-    def take(self, event: LogEvent, line: int, stamp: LogStamp | None) -> None:
-        """Take what one line says."""
-        if event.kind == "access":
-            self.access.append(_Request(line=line, stamp=stamp, failed=not event.ok))
-            return
-        if event.kind == "foreign":  # its prompt may have been logged the line before
-            self.requests.pop(event.request, None)
-            return
-        request = self.requests.get(event.request)
-        if event.kind in ("received", "prompt") and request is None:
-            request = _Request(line=line, stamp=stamp)
-            self.requests[event.request] = request
-        if request is None:  # it came before the log began, or belongs to no generation
-            return
-        if event.kind == "received":
-            request.max_tokens = event.max_tokens
-            request.output = event.max_tokens if event.ignore_eos else request.output
-        if event.prompt_ids is not None:
-            self._prompt(request, event.prompt_ids)
-        if event.output_tokens is not None:
-            before = request.output if event.is_delta and request.output is not None else 0
-            request.output = before + event.output_tokens
-            self.from_deltas |= event.is_delta
-        request.failed |= event.kind == "failed"
-
-    def _prompt(self, request: _Request, text: str) -> None:
-        ids = text.split(", ") if text.strip() else []
-        if self.limit is not None and len(ids) >= self.limit:
-            return  # cut by --max-log-len: at least this long, not known how long
-        request.prompt = len(ids)
-        blocks: list[int] = []
-        before = 0
-        for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-            key = (before, tuple(ids[start : start + BLOCK_TOKENS]))
-            before = self.block_ids.setdefault(key, len(self.block_ids) + 1)
-            blocks.append(before)
-        request.blocks = tuple(blocks)
+ACCESS_TEXT = (
+    "uvicorn writes an access line when the answer begins: about the arrival of a streamed answer, "
+    "the end of any other"
+)
+DELTAS_TEXT = "output lengths were summed over logged deltas; tokens without text are not in them"
 
 
 def is_server_log(lines: list[str]) -> bool:
@@ -116,21 +55,21 @@ def load_server_log(path: Path, options: TraceOptions) -> Trace:
             to turn on; else as for every trace.
     """
     reader = LineReader(path)
-    log = _Log()
+    log = RequestLog()
     for line, message, own in _lines(reader):
         event = log_event(message)
         if event is not None:
             log.take(event, line, stamp_of(message, own))
         elif log.limit is None:
             log.limit = logged_limit(message)
-    requests = [*log.requests.values()] or log.access
-    if not requests:
+    if not log.requests and not log.access_lines:
         raise TraceError(
-            f"trace file {path} is a server log that tells of no generating request; needed vLLM's "
-            f"--enable-log-requests, or access lines (no --disable-uvicorn-access-log)",
+            f"trace file {path} is a server log that tells of no answered generating request; "
+            f"needed vLLM's --enable-log-requests, or access lines (no "
+            f"--disable-uvicorn-access-log)",
             code="NO_REQUESTS_LOGGED",
         )
-    return _trace(path, reader.sha256, log, requests, options)
+    return _trace(path, reader.sha256, log, log.columns(), options)
 
 
 def _lines(reader: LineReader) -> Iterator[tuple[int, str, str | None]]:
@@ -141,22 +80,16 @@ def _lines(reader: LineReader) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _trace(
-    path: Path, sha256: str, log: _Log, requests: list[_Request], options: TraceOptions
+    path: Path, sha256: str, log: RequestLog, columns: RequestColumns, options: TraceOptions
 ) -> Trace:
-    kept = [request for request in requests if not request.failed]
-    failed = len(requests) - len(kept)
-    timed = log_clock(
-        [request.stamp for request in kept],
-        [request.line for request in kept],
-        zone_given=options.timezone is not None,
-    )
-    _refuse_unstamped(path, kept, timed)
+    timed = log_clock(columns.stamps, columns.lines, zone_given=options.timezone is not None)
+    _refuse_unstamped(path, columns, timed)
     warnings: Warnings = [*timed.warnings]
     if not log.requests:
         warnings.append(("ACCESS_LOG_STAMPS", ACCESS_TEXT))
     if log.from_deltas:
         warnings.append(("OUTPUT_FROM_DELTAS", DELTAS_TEXT))
-    rows = _rows(path, kept, timed, options, warnings)
+    rows = _rows(path, columns, timed, options, warnings)
     read = read_clock(
         rows.stamps,
         rows.faults,
@@ -177,61 +110,56 @@ def _trace(
         ),
         options,
     )
-    if not failed:
+    if not columns.failed:
         return trace
-    dropped = (*trace.notes.dropped, ("failed", failed))
-    return replace(trace, notes=replace(trace.notes, rows=len(requests), dropped=dropped))
+    dropped = (*trace.notes.dropped, ("failed", columns.failed))
+    whole = trace.notes.rows + columns.failed
+    return replace(trace, notes=replace(trace.notes, rows=whole, dropped=dropped))
 
 
-ACCESS_TEXT = (
-    "uvicorn writes an access line when the answer begins: about the arrival of a streamed answer, "
-    "the end of any other"
-)
-DELTAS_TEXT = "output lengths were summed over logged deltas; tokens without text are not in them"
-
-
-def _refuse_unstamped(path: Path, requests: list[_Request], timed: LogClock) -> None:
+def _refuse_unstamped(path: Path, columns: RequestColumns, timed: LogClock) -> None:
     missing = timed.stamps.faults == Fault.STAMP_MISSING
-    if not requests or not missing.all():
+    if not missing.size or not missing.all():
         return
     raise TraceError(
-        f"trace file {path} tells of {len(requests)} requests and has no time stamp on any of "
-        f"their lines (the first is line {requests[0].line}); needed to know when they came; "
+        f"trace file {path} tells of {missing.size} requests and has no time stamp on any of "
+        f"their lines (the first is line {columns.lines[0]}); needed to know when they came; "
         f"{STAMPS_ADVICE}",
         code="STAMPS_NOT_LOGGED",
     )
 
 
 def _rows(
-    path: Path,
-    requests: list[_Request],
-    timed: LogClock,
-    options: TraceOptions,
-    warnings: Warnings,
+    path: Path, columns: RequestColumns, timed: LogClock, options: TraceOptions, warnings: Warnings
 ) -> RowBlock:
-    no_prompt = np.array([request.prompt is None for request in requests], dtype=np.bool_)
-    no_output = np.array([request.output is None for request in requests], dtype=np.bool_)
-    faults = np.zeros(len(requests), dtype=np.uint8)
+    prompt, output = columns.prompt, columns.output
+    no_prompt, no_output = np.isnan(prompt), np.isnan(output)
+    faults = np.zeros(prompt.size, dtype=np.uint8)
     for missing, name, stated, fault in (
         (no_prompt, "prompt", options.prompt_tokens, Fault.PROMPT_NOT_LOGGED),
         (no_output, "output", options.output_tokens, Fault.OUTPUT_NOT_LOGGED),
     ):
-        if not missing.any():
-            continue
         if stated is None:
-            faults[missing & (faults == Fault.NONE)] = fault
-            continue
-        text = f"{int(missing.sum())} {name} lengths are not logged and count as {stated} tokens"
-        warnings.append((f"{name.upper()}_LENGTHS_ASSUMED", f"{text}, as stated"))
+            mark(faults, missing, fault)
+        elif missing.any():
+            text = (
+                f"{int(missing.sum())} {name} lengths are not logged and count as {stated} tokens"
+            )
+            warnings.append((f"{name.upper()}_LENGTHS_ASSUMED", f"{text}, as stated"))
     _refuse_lengthless(path, no_prompt, no_output, faults, options)
-    has_blocks = any(request.blocks for request in requests)
+    if options.prompt_tokens is not None:
+        prompt = np.where(no_prompt, options.prompt_tokens, prompt)
+    if options.output_tokens is not None:
+        # A stated length is no longer than the request's own max_tokens, where that is logged.
+        stated_output = np.fmin(float(options.output_tokens), columns.max_tokens)
+        output = np.where(no_output, stated_output, output)
     return row_block(
-        lines=np.array([request.line for request in requests], dtype=np.int64),
+        lines=columns.lines,
         stamps=timed.stamps,
-        prompt=np.array([_known(r.prompt, options.prompt_tokens) for r in requests]),
-        output=np.array([_stated_output(r, options.output_tokens) for r in requests]),
+        prompt=prompt,
+        output=output,
         faults=faults,
-        blocks=[request.blocks for request in requests] if has_blocks else None,
+        blocks=columns.blocks,
     )
 
 
@@ -251,14 +179,3 @@ def _refuse_lengthless(
         f"all but {100 * options.max_bad_frac:g} %; {LENGTHS_ADVICE}",
         code="LENGTHS_NOT_LOGGED",
     )
-
-
-def _known(logged: int | None, stated: int | None) -> float:
-    return float(logged if logged is not None else stated if stated is not None else np.nan)
-
-
-def _stated_output(request: _Request, stated: int | None) -> float:
-    """Return the output's length; a stated one is no longer than the request's own max_tokens."""
-    if request.output is None and stated is not None and request.max_tokens is not None:
-        return float(min(stated, request.max_tokens))
-    return _known(request.output, stated)

@@ -189,7 +189,12 @@ def test_the_years_turn_keeps_the_order_and_a_late_line_its_place(tmp_path: Path
     trace = loaded(tmp_path, text, TraceOptions(prompt_tokens=4, spread_quantised=False))
     assert trace.arrival_s.tolist() == [0.0, 9.0, 20.0, 30.0]
     assert trace.output_tokens.tolist() == [1, 3, 2, 4]
-    assert "1 turn of the year" in dict(trace.notes.warnings)["YEAR_NOT_LOGGED"]
+    said = dict(trace.notes.warnings)["YEAR_NOT_LOGGED"]
+    assert "1 turn of the year" in said
+    assert "cannot be applied" not in said
+    zoned = TraceOptions(prompt_tokens=4, timezone="Europe/Berlin")
+    told = dict(loaded(tmp_path, text, zoned).notes.warnings)["YEAR_NOT_LOGGED"]
+    assert "time zone given cannot be applied" in told
 
 
 def test_the_29th_of_february_exists_in_a_log_without_year(tmp_path: Path) -> None:
