@@ -42,7 +42,7 @@ VOCABULARY = PromptVocabulary(token_ids=tuple(range(1_000, 20_000)))
 WARM_REQUESTS = 8
 DEFAULTS: dict[str, dict[str, object]] = {
     "cpu": {
-        "points": "2:64,4:128,8:256,16:512", "rate": 1.0, "duration": 30.0, "prompt": 60,
+        "points": "2:64,4:128,8:256,16:512", "rate": 2.0, "duration": 30.0, "prompt": 60,
         "output": 24, "max_model_len": 1024, "ttft": 2.0, "tpot": 0.3,
     },
     "cuda": {
