@@ -233,29 +233,6 @@ def test_the_awq_sample_names_the_kernel_that_is_missing(shared_dir: Path) -> No
     assert failure.detail("kernel") == "cpu_gemm_wna16"
 
 
-def test_a_host_with_too_little_free_memory_is_told_with_its_numbers() -> None:
-    log = (
-        "(EngineCore pid=7) ERROR 12-01 13:06:12 [core.py:1512] ValueError: Available memory on "
-        "node 0 (11.71/14.21 GiB) on startup is less than desired CPU memory utilization "
-        "(0.92, 13.08 GiB).\n"
-    )
-    failure = failure_from_log(log, exit_code=1)
-    assert (failure.code, failure.infeasible) == ("HOST_MEMORY_BUSY", False)
-    assert failure.detail("free_gib") == "11.71"
-    assert "cpu_kv_cache_gib" in failure.advice
-
-
-def test_a_kernel_that_lacks_the_dtype_is_a_missing_kernel_and_not_tried_again() -> None:
-    said = "(Worker pid=7) ERROR 12-01 12:32:12 [multiproc_executor.py:1063] "
-    log = (
-        f"{said}Traceback (most recent call last):\n"
-        f"{said}NotImplementedError: \"cpu_gemm_wna16\" not implemented for 'Float'\n"
-    )
-    failure = failure_from_log(log, exit_code=0)
-    assert (failure.code, failure.infeasible, failure.retry) == ("MISSING_KERNEL", True, False)
-    assert details(failure) == {"function": "cpu_gemm_wna16", "dtype": "Float"}
-
-
 @pytest.mark.parametrize("name", ["vllm-0.32.0-cpu-server.log", "vllm-0.24.0-h200-server.log"])
 def test_a_healthy_log_of_a_killed_engine_blames_the_signal_only(
     shared_dir: Path, name: str
