@@ -4,8 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+settings.register_profile("untimed", deadline=None)  # no test may depend on the host's speed
+settings.load_profile("untimed")
+
+
+def pytest_report_header() -> str:
+    """Say whether the shared samples are there: without them their tests skip outside CI."""
+    state = "present" if _shared().is_dir() else "absent"
+    return f"shared samples: {state} at {_shared()}"
 
 
 def _shared() -> Path:
