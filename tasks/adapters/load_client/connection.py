@@ -41,6 +41,7 @@ class HttpConnection(asyncio.Protocol):
         on_free: Callable[["HttpConnection"], None],
         on_closed: Callable[["HttpConnection"], None],
     ) -> None:
+        self._loop: asyncio.AbstractEventLoop
         self._on_free = on_free
         self._on_closed = on_closed
         self._parser = httptools.HttpResponseParser(self)
@@ -52,6 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._complete = False
         self._keep = False
         self._until_close = False
+        self._arrived: list[tuple[int, bytes]] = []
         self._at_ns = 0
         self._first_ns = 0
         self.freed_ns = 0
@@ -83,6 +85,7 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Drop the connection at once; the sink hears nothing more."""
         self._sink = None
+        self._arrived.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -92,18 +95,37 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; asyncio calls this."""
+        """Keep the transport and its loop; asyncio calls this."""
         self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
-        """Stamp and parse arrived bytes; asyncio calls this."""
-        self._at_ns = time.perf_counter_ns()
-        if not self._answered:
-            self._answered = True
-            self._first_ns = self._at_ns
+        """Stamp arrived bytes; asyncio calls this.
+
+        They are parsed once the loop has read every other socket that is ready, so that one
+        stream's parsing does not make the next one's stamp late.
+        """
+        at_ns = time.perf_counter_ns()
         if self._sink is None:
             self.abort()
             return
+        self._arrived.append((at_ns, data))
+        if len(self._arrived) == 1:
+            self._loop.call_soon(self._parse_arrived)
+
+    def _parse_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for at_ns, data in arrived:
+            if self._sink is None:
+                self.abort()
+                return
+            self._parse(at_ns, data)
+
+    def _parse(self, at_ns: int, data: bytes) -> None:
+        self._at_ns = at_ns
+        if not self._answered:
+            self._answered = True
+            self._first_ns = at_ns
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -115,6 +137,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the sink what the end means; asyncio calls this."""
+        self._parse_arrived()
         self._on_closed(self)
         if self._sink is None:
             return
