@@ -123,7 +123,11 @@ def _preflight(parameter_set: ParameterSet, materials: Materials) -> tuple[GateR
     else:
         plan = GateReason(gate="plan", answer=Gate.GO, sentence="the values fit model and device")
     others = attached_otherwise(materials)
-    serves = [GateReason(gate="attached", answer=Gate.NO_GO, sentence=s) for s in others]
+    advice = "gate the engine that serves the set, or start one with its values"
+    serves = [
+        GateReason(gate="attached", answer=Gate.NO_GO, sentence=f"{found}; {advice}")
+        for found in others
+    ]
     expires = parameter_set.provenance.expires_on
     today = dt.datetime.now(dt.UTC).date().isoformat()
     if expires is not None and expires < today:

@@ -4,6 +4,7 @@ from flows.materials import Materials, length_profile
 from tasks.domain.arm_plan import ArmRequest, plan_arm
 from tasks.domain.arm_search import Searcher
 from tasks.domain.catalogue.effective import effective_values
+from tasks.domain.kv_pool import LengthProfile
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.problem import errors
 from tasks.domain.search.objective import Objective
@@ -58,19 +59,23 @@ def search_space(materials: Materials, arm: Arm, plan: SearchPlan) -> SearchSpac
     defaults = {SEQS: unasked.max_num_seqs, TOKENS: unasked.max_num_batched_tokens}
     levels = {**suggested_levels(defaults), **dict(plan.levels)}
     fixed = {name: value for name, value in arm.values.items if name not in KNOBS}
-    pool = _plan(materials, arm, ParameterValues())
+    # Once for all points: profiling a trace takes longer than planning a point.
+    lengths = length_profile(profile_trace(materials.traces["reference"]))
+    _, pool_tokens = _plan(materials, arm, ParameterValues(), lengths)
     return build_space(
         cells=(ParameterValues.of(fixed),),
         levels=levels,
         defaults=defaults,
         installed=materials.host.installed,
         max_model_len=unasked.max_model_len,
-        infeasible=lambda values: _plan(materials, arm, values)[0],
-        kv_tokens=pool[1],
+        infeasible=lambda values: _plan(materials, arm, values, lengths)[0],
+        kv_tokens=pool_tokens,
     )
 
 
-def _plan(materials: Materials, arm: Arm, values: ParameterValues) -> tuple[str | None, int | None]:
+def _plan(
+    materials: Materials, arm: Arm, values: ParameterValues, lengths: LengthProfile
+) -> tuple[str | None, int | None]:
     """Return why the arm cannot run with these values by the plan, and the KV pool in tokens."""
     host = materials.host
     planned = plan_arm(
@@ -80,7 +85,7 @@ def _plan(materials: Materials, arm: Arm, values: ParameterValues) -> tuple[str 
             values=materials.engine_values(arm.values.overriding(values.as_dict())),
         ),
         device=host.device,
-        lengths=length_profile(profile_trace(materials.traces["reference"])),
+        lengths=lengths,
         installed=host.installed if host.installed.arguments else None,
         free_bytes=None,
         cpu_kv_space_gib=materials.source.cpu_kv_cache_gib,

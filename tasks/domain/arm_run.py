@@ -21,13 +21,13 @@ from tasks.domain.steps import (
     Measure,
     Measured,
     Outcome,
-    PrepareCheckpoint,
     ProbeText,
     ProfileArm,
     Profiled,
     Step,
     TextProbed,
     TrialStatus,
+    checkpoint_step,
     evaluation_key,
     failure_in,
     step_key,
@@ -65,12 +65,7 @@ class ArmRun:
     def prepare(self) -> Stepping:
         """Have the checkpoint made ready; the engine is started by the first step that needs it."""
         request = self.request
-        ready = yield PrepareCheckpoint(
-            key=step_key("checkpoint", request.model_sha256, self.arm.method, request.quantization),
-            arm=self.arm.name,
-            method=self.arm.method,
-            quantization=request.quantization,
-        )
+        ready = yield checkpoint_step(request, self.arm)
         if not isinstance(ready, CheckpointReady):
             return self._failed(ready)
         self.notes.checkpoint = ready.checkpoint

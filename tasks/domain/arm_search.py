@@ -8,6 +8,7 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tasks.domain.comparison import WINDOW_TAILS
 from tasks.domain.engine_session import EngineSession
 from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.measurement_diagnosis import diagnose_measurement
@@ -22,16 +23,15 @@ from tasks.domain.steps import (
     Measure,
     Measured,
     Outcome,
-    PrepareCheckpoint,
     Step,
     TrialStatus,
+    checkpoint_step,
     failure_in,
     step_key,
 )
 from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
 
 SEARCH_TRAFFIC = "search"
-PROBE_TAILS = 3.0  # as for a window: shorter, and a queue that a cap builds up is never seen
 PROBE_STEP_S = 5.0
 LONGEST_PROBE_S = 300.0
 
@@ -111,13 +111,8 @@ class ArmSearch:
 
     def run(self) -> Searching:
         """Ask, move, measure and tell until the policy stops; the engine is stopped at the end."""
-        request, method = self.request, self.arm.method
-        ready = yield PrepareCheckpoint(
-            key=step_key("checkpoint", request.model_sha256, method, request.quantization),
-            arm=self.arm.name,
-            method=method,
-            quantization=request.quantization,
-        )
+        request = self.request
+        ready = yield checkpoint_step(request, self.arm)
         if not isinstance(ready, CheckpointReady):
             return self._report("FAILED", "the checkpoint is not ready", failure=failure_in(ready))
         key = step_key(
@@ -168,7 +163,7 @@ class ArmSearch:
         )
 
     def _lengthen(self, outcome: Outcome) -> bool:
-        """Make every probe three E2E tails of the first point long; True where that is longer.
+        """Make every probe as long as a window must be, three E2E tails; True where that is longer.
 
         Seen on an H200: in 14 s a cap of 64 kept the SLO for 99 % of the requests, in 90 s for
         82 %, since its queue had no time to grow; requests took up to 14 s.
@@ -176,7 +171,7 @@ class ArmSearch:
         tail = outcome.measurement.e2e_tail_s if isinstance(outcome, Measured) else None
         if tail is None:
             return False
-        needed = PROBE_STEP_S * math.ceil(PROBE_TAILS * tail / PROBE_STEP_S)
+        needed = PROBE_STEP_S * math.ceil(WINDOW_TAILS * tail / PROBE_STEP_S)
         longer = min(needed, LONGEST_PROBE_S)
         if longer <= self.probe_s:
             return False

@@ -6,8 +6,7 @@ from tasks.domain.measurement import Measurement
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.percentiles import Latency
 from tasks.domain.profile import Profile
-
-LATE_FLAGS = frozenset({"CLIENT_SEND_LATE", "CLIENT_RECEIVE_LATE"})
+from tasks.domain.validity import LATE_CLIENT
 
 
 def diagnose_measurement(
@@ -23,7 +22,7 @@ def diagnose_measurement(
             tpot_p99_s=_tail(measurement.tpot),
             slo=measurement.slo,
             trace_reuse_frac=measurement.trace_reuse_frac,
-            client_late=any(flag.code in LATE_FLAGS for flag in measurement.flags),
+            client_late=any(flag.code in LATE_CLIENT for flag in measurement.flags),
             prompt_tokens_mean=(
                 measurement.input_tok_s * measurement.window_s / requests if requests else None
             ),

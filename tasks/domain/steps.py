@@ -17,7 +17,7 @@ from tasks.domain.measurement import Measurement
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.profile import Profile
 from tasks.domain.request_table import RequestTable
-from tasks.domain.study_request import EvaluationPlan, QuantizationPlan
+from tasks.domain.study_request import Arm, EvaluationPlan, QuantizationPlan, StudyRequest
 
 
 class TrialStatus(StrEnum):
@@ -49,6 +49,16 @@ class PrepareCheckpoint:
     arm: str
     method: str
     quantization: QuantizationPlan
+
+
+def checkpoint_step(request: StudyRequest, arm: Arm) -> PrepareCheckpoint:
+    """Return the step that makes an arm's checkpoint ready; its key knows model and recipe only."""
+    return PrepareCheckpoint(
+        key=step_key("checkpoint", request.model_sha256, arm.method, request.quantization),
+        arm=arm.name,
+        method=arm.method,
+        quantization=request.quantization,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
