@@ -72,7 +72,8 @@ class SearchReport:
     """What a search found for an arm.
 
     found: the arm's values with the best point's knobs where they differ from the defaults; the
-    arm's own values where nothing beat them. load_s: seconds of load, probe_s of them a point.
+    arm's own values where nothing beat them. load_s: seconds of load, a first probe that was too
+    short included; probe_s of them a point.
     failure: what ended it before anything could be compared.
     """
 
@@ -104,6 +105,7 @@ class ArmSearch:
     probes: list[ProbedPoint] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     probe_s: float = field(init=False)
+    load_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Begin with the plan's seconds of load a point."""
@@ -139,10 +141,10 @@ class ArmSearch:
         policy = self.searcher.policy
         while isinstance(answer := policy.ask(), Proposal):
             step = self._step(answer.point, key)
-            outcome = yield from session.measurement_of(step)
+            outcome = yield from self._measured(session, step)
             if not self.observations and self._lengthen(outcome):
                 step = self._step(answer.point, key)
-                outcome = yield from session.measurement_of(step)
+                outcome = yield from self._measured(session, step)
             observation = self._observation(answer.point, outcome)
             policy.tell(observation)
             self.observations.append(observation)
@@ -150,6 +152,12 @@ class ArmSearch:
             if isinstance(outcome, Failed) and outcome.status is not TrialStatus.INFEASIBLE:
                 return self._report(outcome.code, outcome.message, failure=outcome)
         return self._report(answer.code, answer.reason, priors=answer.priors)
+
+    def _measured(self, session: EngineSession, step: Measure) -> Generator[Step, Outcome, Outcome]:
+        outcome = yield from session.measurement_of(step)
+        if isinstance(outcome, Measured) and outcome.requests is not None:
+            self.load_s += outcome.requests.span_s
+        return outcome
 
     def _step(self, point: Point, key: str) -> Measure:
         load = LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.probe_s)
@@ -235,7 +243,7 @@ class ArmSearch:
             if improved and best is not None
             else self.arm.values,
             improved=improved,
-            load_s=sum(o.gpu_s for o in self.observations),
+            load_s=self.load_s,
             probe_s=self.probe_s,
             stop_code=code,
             stop_reason=reason,

@@ -181,4 +181,5 @@ def test_probes_are_lengthened_to_three_tails_of_the_defaults() -> None:
     assert probes[0] == 10.0
     assert set(probes[1:]) == {20.0}
     assert result.searches[0].probe_s == 20.0
+    assert result.searches[0].load_s > sum(probes)  # draining too, and the probe thrown away
     assert len(result.searches[0].probes) == len(probes) - 1
