@@ -4,7 +4,7 @@ A pure ask/tell search: the generator yields multiples to measure and is sent wh
 Knows no engine; a probe that was not believed can be told as such.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from tasks.domain.divergence import STOPPED_EARLY
@@ -12,6 +12,7 @@ from tasks.domain.errors import InvalidParameterError
 from tasks.domain.measurement import Measurement
 
 TARGET_ATTAINMENT_FRAC = 0.99
+FORECAST_STEP = 1.25  # a forecast is trusted to about this factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ def search_sustainable_rate(
     resolution_frac: float = 0.05,
     target_frac: float = TARGET_ATTAINMENT_FRAC,
     max_probes: int | None = None,
+    known: Sequence[RateResult] = (),
+    forecast: float | None = None,
 ) -> Generator[RateProbe, RateResult, SustainableRate]:
     """Yield probes and return the sustainable rate.
 
@@ -109,6 +112,9 @@ def search_sustainable_rate(
     bracket geometrically until fails_at / multiple <= 1 + resolution_frac. A probe passes when
     attainment >= target and its queue did not diverge. An unbelievable result ends the search,
     and so do ``max_probes`` probes: the bracket is then as wide as it is, and said.
+    known: results measured before; they narrow the bracket and are not asked again. forecast: the
+    multiple at which the limit is expected: asked first where the bracket holds it, and then left
+    in steps of FORECAST_STEP instead of two.
 
     Raises:
         InvalidParameterError: for bounds that are not 0 < lowest <= start <= highest, or a
@@ -119,26 +125,65 @@ def search_sustainable_rate(
             f"lowest={lowest} start={start} highest={highest} resolution_frac={resolution_frac}; "
             "needed 0 < lowest <= start <= highest and a positive resolution"
         )
-    probes: list[RateResult] = []
-    good: float | None = None
-    bad: float | None = None
-    at: float | None = start
+    bracket = _Bracket(lowest=lowest, highest=highest, ratio=1 + resolution_frac)
+    bracket.step = 2.0 if forecast is None else FORECAST_STEP
+    for result in known:
+        bracket.narrow(result.multiple, passes=_passes(result, target_frac))
+    probes = list(known)
+    at = bracket.first(start, forecast)
     while at is not None:
         result = yield RateProbe(multiple=at)
         probes.append(result)
         if result.attainment_frac is None and not result.diverged:
             codes = ", ".join(result.doubts) or "no attainment"
             why = f"stopped: x{at:.3g} must not be believed ({codes}, n={result.n})"
-            return _answer(good, bad, probes, why)
-        if _passes(result, target_frac):
-            good = at
-        else:
-            bad = at
-        at = _next_multiple(good, bad, lowest, highest, 1 + resolution_frac)
-        if at is not None and len(probes) == max_probes:
+            return _answer(bracket, probes, why)
+        bracket.narrow(at, passes=_passes(result, target_frac))
+        at = bracket.next()
+        if at is not None and len(probes) - len(known) == max_probes:
             told = f"; stopped after {max_probes} probes, the bracket could be narrower"
-            return _answer(good, bad, probes, _reason(good, bad, probes, target_frac) + told)
-    return _answer(good, bad, probes, _reason(good, bad, probes, target_frac))
+            return _answer(bracket, probes, _reason(bracket, probes, target_frac) + told)
+    return _answer(bracket, probes, _reason(bracket, probes, target_frac))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Bracket:
+    """The largest multiple that passes and the smallest that fails, None where none did yet."""
+
+    lowest: float
+    highest: float
+    ratio: float
+    step: float = 2.0
+    good: float | None = None
+    bad: float | None = None
+
+    def narrow(self, multiple: float, *, passes: bool) -> None:
+        """Take in one result; a pass above a failure counts as luck and changes nothing."""
+        if not passes:
+            self.bad = multiple if self.bad is None else min(self.bad, multiple)
+            if self.good is not None and self.good >= self.bad:
+                self.good = None
+        elif self.bad is None or multiple < self.bad:
+            self.good = multiple if self.good is None else max(self.good, multiple)
+
+    def first(self, start: float, forecast: float | None) -> float | None:
+        """Return the multiple to begin with."""
+        if forecast is not None:
+            low, high = self.good or self.lowest, self.bad or self.highest
+            if low * self.ratio < forecast < high / self.ratio:
+                return forecast
+        return self.next() if self.good or self.bad else start
+
+    def next(self) -> float | None:
+        """Return the multiple that halves what is unknown, None where enough is known."""
+        if self.good is None:
+            at_floor = self.bad is None or self.bad <= self.lowest
+            return None if at_floor else max(self.lowest, (self.bad or self.lowest) / self.step)
+        if self.bad is None:
+            return None if self.good >= self.highest else min(self.highest, self.step * self.good)
+        middle = float((self.good * self.bad) ** 0.5)
+        enough = self.bad / self.good <= self.ratio or not self.good < middle < self.bad
+        return None if enough else middle
 
 
 def _probe_row(probe: RateResult) -> str:
@@ -157,36 +202,22 @@ def _passes(result: RateResult, target_frac: float) -> bool:
     return not result.diverged and share is not None and share >= target_frac
 
 
-def _next_multiple(
-    good: float | None, bad: float | None, lowest: float, highest: float, ratio: float
-) -> float | None:
-    if good is None:
-        at_floor = bad is None or bad <= lowest
-        return None if at_floor else max(lowest, (bad or lowest) / 2)
-    if bad is None:
-        return None if good >= highest else min(highest, 2 * good)
-    middle = float((good * bad) ** 0.5)
-    return None if bad / good <= ratio or not good < middle < bad else middle
+def _answer(bracket: _Bracket, probes: list[RateResult], reason: str) -> SustainableRate:
+    return SustainableRate(
+        multiple=bracket.good, fails_at=bracket.bad, probes=tuple(probes), reason=reason
+    )
 
 
-def _answer(
-    good: float | None, bad: float | None, probes: list[RateResult], reason: str
-) -> SustainableRate:
-    return SustainableRate(multiple=good, fails_at=bad, probes=tuple(probes), reason=reason)
-
-
-def _reason(
-    good: float | None, bad: float | None, probes: list[RateResult], target_frac: float
-) -> str:
+def _reason(bracket: _Bracket, probes: list[RateResult], target_frac: float) -> str:
     by_multiple = {probe.multiple: probe for probe in probes}
     parts = []
-    for word, multiple in (("passes", good), ("fails", bad)):
+    for word, multiple in (("passes", bracket.good), ("fails", bracket.bad)):
         if multiple is None:
             continue
         parts.append(f"x{multiple:.3g} {word} ({_said(by_multiple[multiple], target_frac)})")
-    if good is None:
+    if bracket.good is None:
         parts.append("no multiple that was tried keeps the SLO")
-    if bad is None:
+    if bracket.bad is None:
         parts.append("none that was tried fails: the limit of the search, not of the engine")
     return f"target {target_frac:.1%}: " + "; ".join(parts)
 

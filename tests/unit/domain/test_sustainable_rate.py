@@ -1,5 +1,7 @@
 """The search brackets the largest rate that keeps the SLO, whatever the engine."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,9 @@ from tasks.domain.measurement_windows import grows
 from tasks.domain.sustainable_rate import RateResult, SustainableRate, search_sustainable_rate
 
 
-def search(limit: float, **options: float) -> SustainableRate:
+def search(limit: float, *, known: Sequence[RateResult] = (), **options: float) -> SustainableRate:
     """Run the search on an engine that keeps the SLO up to ``limit`` times the rate."""
-    running = search_sustainable_rate(**options)
+    running = search_sustainable_rate(known=known, **options)
     probe = next(running)
     for _ in range(100):
         share = 1.0 if probe.multiple <= limit else 0.5
@@ -62,6 +64,41 @@ def test_the_bracket_holds_the_true_limit_within_the_resolution(
     assert found.fails_at is not None
     assert found.multiple <= limit < found.fails_at
     assert found.fails_at / found.multiple <= 1 + resolution
+
+
+def test_a_forecast_is_asked_first_and_left_in_small_steps() -> None:
+    # 1.0 failed before: 0.8 as forecast fails, 0.8 / 1.25 = 0.64 passes, sqrt(0.64 x 0.8) = 0.72
+    # fails; 0.72 / 0.64 = 1.12 <= 1.15.
+    failed = RateResult(multiple=1.0, n=500, attainment_frac=0.9)
+    found = search(0.7, known=[failed], forecast=0.8, resolution_frac=0.15)
+    assert [round(p.multiple, 2) for p in found.probes] == [1.0, 0.8, 0.64, 0.72]
+    assert found.multiple == pytest.approx(0.64)
+    assert found.fails_at == pytest.approx(0.7155, abs=1e-3)
+
+
+@pytest.mark.parametrize("forecast", [1.01, 0.9, 20.0])
+def test_a_forecast_outside_the_bracket_that_is_known_is_not_asked(forecast: float) -> None:
+    passed = RateResult(multiple=1.0, n=500, attainment_frac=1.0)
+    found = search(1.3, known=[passed], forecast=forecast, resolution_frac=0.15)
+    assert [round(p.multiple, 2) for p in found.probes] == [1.0, 1.25, 1.56, 1.4]
+
+
+def test_known_results_that_are_close_enough_need_no_probe() -> None:
+    known = [
+        RateResult(multiple=1.0, n=500, attainment_frac=1.0),
+        RateResult(multiple=1.04, n=520, attainment_frac=0.9),
+    ]
+    with pytest.raises(StopIteration) as finished:
+        next(search_sustainable_rate(known=known))
+    assert (finished.value.value.multiple, finished.value.value.fails_at) == (1.0, 1.04)
+
+
+def test_a_pass_above_a_failure_is_luck() -> None:
+    known = [
+        RateResult(multiple=1.0, n=500, attainment_frac=0.9),
+        RateResult(multiple=1.2, n=600, attainment_frac=1.0),
+    ]
+    assert next(search_sustainable_rate(known=known)).multiple == 0.5
 
 
 def test_a_diverging_queue_fails_even_while_the_share_is_still_good() -> None:
