@@ -11,12 +11,16 @@ from dataclasses import dataclass, field, replace
 from tasks.domain.comparison import WINDOW_TAILS
 from tasks.domain.engine_session import EngineSession
 from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.measurement import Measurement
 from tasks.domain.measurement_diagnosis import diagnose_measurement
 from tasks.domain.parameters import ParameterValues
+from tasks.domain.search.calibration import Calibrations
 from tasks.domain.search.objective import Objective
 from tasks.domain.search.observation import Observation, observe_rows, rows_of_table
 from tasks.domain.search.protocol import Policy, PriorUse, Proposal
+from tasks.domain.search.rate_forecast import forecast_multiple
 from tasks.domain.search.space import KNOBS, Point, SearchSpace
+from tasks.domain.search_rates import PointRate, point_rates
 from tasks.domain.steps import (
     CheckpointReady,
     Failed,
@@ -73,7 +77,8 @@ class SearchReport:
 
     found: the arm's values with the best point's knobs where they differ from the defaults; the
     arm's own values where nothing beat them. load_s: seconds of load, a first probe that was too
-    short included; probe_s of them a point.
+    short included; probe_s of them a point. rates: the sustainable rates of the defaults and of
+    the best point, where the plan asks for them; their load is not in load_s.
     failure: what ended it before anything could be compared.
     """
 
@@ -87,6 +92,7 @@ class SearchReport:
     stop_code: str
     stop_reason: str
     priors: tuple[PriorUse, ...] = ()
+    rates: tuple[PointRate, ...] = ()
     failure: Failed | None = None
 
 
@@ -106,6 +112,7 @@ class ArmSearch:
     observations: list[Observation] = field(default_factory=list)
     probe_s: float = field(init=False)
     load_s: float = 0.0
+    measured: dict[Point, Measurement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin with the plan's seconds of load a point."""
@@ -134,6 +141,7 @@ class ArmSearch:
             live=True,
         )
         report = yield from self._ask_until_stop(session, key)
+        report = yield from self._with_rates(session, key, report)
         yield from session.close()
         return report
 
@@ -148,10 +156,36 @@ class ArmSearch:
             observation = self._observation(answer.point, outcome)
             policy.tell(observation)
             self.observations.append(observation)
+            if isinstance(outcome, Measured):
+                self.measured[answer.point] = outcome.measurement
             self.probes.append(self._probed(answer, observation, step.key, outcome))
             if isinstance(outcome, Failed) and outcome.status is not TrialStatus.INFEASIBLE:
                 return self._report(outcome.code, outcome.message, failure=outcome)
         return self._report(answer.code, answer.reason, priors=answer.priors)
+
+    def _with_rates(self, session: EngineSession, key: str, report: SearchReport) -> Searching:
+        """Return the report with the sustainable rates that the plan asks for."""
+        plan, best = self.plan.sustainable, self.searcher.objective.best(self.observations)
+        if plan is None or best is None or report.failure is not None:
+            return report
+        fitted = tuple(seen for seen in self.observations if seen.rows is not None)
+        memory = Calibrations(kv_tokens=self.searcher.space.kv_tokens)
+
+        def forecast(point: Point) -> float | None:
+            return forecast_multiple(fitted, point, slo=self.request.slo, calibrations=memory)
+
+        rates = yield from point_rates(
+            session,
+            replace(plan, probe_s=self.probe_s),
+            tuple(dict.fromkeys((self.searcher.space.reference, best.point))),
+            traffic=SEARCH_TRAFFIC,
+            seen=self.measured,
+            forecast=forecast,
+            key_of=lambda point, load: step_key(
+                key, "sustainable", load, point.values, self.request.slo
+            ),
+        )
+        return replace(report, rates=rates)
 
     def _measured(self, session: EngineSession, step: Measure) -> Generator[Step, Outcome, Outcome]:
         outcome = yield from session.measurement_of(step)

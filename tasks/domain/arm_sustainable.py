@@ -1,12 +1,18 @@
 """The sustainable rate of a deployed arm: each probe a Measure step that may end early."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from tasks.domain.engine_session import EngineSession
 from tasks.domain.load_point import LoadKind, LoadPoint
+from tasks.domain.parameters import ParameterValues
 from tasks.domain.steps import Measure, Measured, Outcome, Step
 from tasks.domain.study_request import SustainablePlan
-from tasks.domain.sustainable_rate import SustainableRate, rate_result, search_sustainable_rate
+from tasks.domain.sustainable_rate import (
+    RateResult,
+    SustainableRate,
+    rate_result,
+    search_sustainable_rate,
+)
 
 
 def sustainable_rate_of(
@@ -15,15 +21,28 @@ def sustainable_rate_of(
     *,
     traffic: str,
     key_of: Callable[[LoadPoint], str],
+    live: ParameterValues | None = None,
+    known: Sequence[RateResult] = (),
+    forecast: float | None = None,
 ) -> Generator[Step, Outcome, SustainableRate | Outcome]:
     """Yield the probes and return the rate, or the outcome of a probe that gave no measurement.
 
     A probe's key is not that of an ordinary measurement of the same load: it may be cut short.
+    live: values that the running engine is moved to before each probe. known, forecast: what the
+    search may start from, see ``search_sustainable_rate``.
     """
     search = search_sustainable_rate(
-        highest=plan.highest, resolution_frac=plan.resolution_frac, max_probes=plan.max_probes
+        highest=plan.highest,
+        resolution_frac=plan.resolution_frac,
+        max_probes=plan.max_probes,
+        known=known,
+        forecast=forecast,
     )
-    probe = next(search)
+    try:
+        probe = next(search)
+    except StopIteration as enough:
+        from_known: SustainableRate = enough.value
+        return from_known
     while True:
         point = LoadPoint(kind=LoadKind.OPEN, rate_scale=probe.multiple, duration_s=plan.probe_s)
         outcome = yield from session.measurement_of(
@@ -32,6 +51,7 @@ def sustainable_rate_of(
                 arm=session.arm,
                 point=point,
                 traffic=traffic,
+                live=live,
                 stop_when_diverged=probe.stop_when_diverged,
             )
         )

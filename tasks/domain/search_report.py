@@ -3,6 +3,8 @@
 from tasks.domain.arm_search import ProbedPoint, SearchReport
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.search.space import KNOBS
+from tasks.domain.search_rates import PointRate
+from tasks.domain.sustainable_rate import rate_table
 
 _HEAD = "| # | point | status | n | inside SLO | worth | forecast | why |\n" + "|---|" + "---|" * 7
 
@@ -20,8 +22,25 @@ def search_part(report: SearchReport) -> str:
         f"one engine in probes of {report.probe_s:.0f} s; "
         f"stopped ({report.stop_code}): {report.stop_reason}."
     )
+    lines += [_rate_part(rate) for rate in report.rates]
     lines += _priors(report)
     return "\n\n".join(lines)
+
+
+def _rate_part(found: PointRate) -> str:
+    point = _knobs(found.values)
+    if found.rate is None:
+        return f"Sustainable rate of {point}: not found: {found.note}"
+    req_s = "none" if found.rate.req_s is None else f"{found.rate.req_s:.2f} req/s"
+    expected = "nothing" if found.forecast is None else f"x{found.forecast:.3g}"
+    return (
+        f"Sustainable rate of {point}: {req_s} (forecast {expected}; {found.rate.reason})\n\n"
+        f"{rate_table(found.rate)}"
+    )
+
+
+def _knobs(values: ParameterValues) -> str:
+    return ", ".join(f"{name}={values.get(name)}" for name in KNOBS)
 
 
 def _found(report: SearchReport) -> str:
@@ -31,7 +50,7 @@ def _found(report: SearchReport) -> str:
 def _row(number: int, probe: ProbedPoint) -> str:
     cells = (
         f"{number}",
-        ", ".join(f"{name}={probe.values.get(name)}" for name in KNOBS),
+        _knobs(probe.values),
         probe.status.value,
         _cell(probe.n, "d"),
         _cell(probe.attainment_frac, ".1%"),

@@ -105,7 +105,9 @@ class SearchPlan:
     """How the live knobs of the searched arms are found, on one engine an arm.
 
     levels: (knob, values); a knob without levels gets those that catalogue and guide suggest.
-    trace: hash and part of the traffic that it is measured on.
+    trace: hash and part of the traffic that it is measured on. sustainable: how the sustainable
+    rates of the defaults and of the best point are searched afterwards on the same engine, in
+    probes as long as the search's own; None leaves them out.
     probe_s: seconds of load a point. max_points: the defaults' included. gpu_minutes: of load, None
     without a limit. min_gain_frac: the smallest forecast gain that is worth a point.
     """
@@ -117,6 +119,7 @@ class SearchPlan:
     gpu_minutes: float | None = None
     min_gain_frac: float = 0.03
     trace: str = ""
+    sustainable: SustainablePlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

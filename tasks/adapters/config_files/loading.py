@@ -13,10 +13,10 @@ from tasks.adapters.config_files.study_schema import (
     ModelFile,
     NightlyFile,
     NightlyRegimePart,
+    RatesPart,
     SearchPart,
     SloFile,
     StudyFile,
-    SustainablePart,
     TrafficFile,
     TrafficModelPart,
 )
@@ -231,16 +231,16 @@ def _load(part: LoadPart) -> LoadPlan:
         curve_duration_s=part.curve_duration_s,
         window_s=part.window_s,
         warmup_requests=part.warmup_requests,
-        sustainable=_sustainable(part.sustainable),
+        sustainable=_sustainable(part.sustainable, part.sustainable.probe_s)
+        if part.sustainable
+        else None,
     )
 
 
-def _sustainable(part: SustainablePart | None) -> SustainablePlan | None:
-    if part is None:
-        return None
+def _sustainable(part: RatesPart, probe_s: float) -> SustainablePlan:
     return SustainablePlan(
         max_probes=part.max_probes,
-        probe_s=part.probe_s,
+        probe_s=probe_s,
         highest=part.highest,
         resolution_frac=part.resolution_frac,
     )
@@ -256,6 +256,7 @@ def _search(part: SearchPart | None) -> SearchPlan | None:
         max_points=part.max_points,
         gpu_minutes=part.gpu_minutes,
         min_gain_frac=part.min_gain_frac,
+        sustainable=_sustainable(part.sustainable, part.probe_s) if part.sustainable else None,
     )
 
 

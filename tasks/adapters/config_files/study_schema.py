@@ -127,8 +127,19 @@ class ArmPart(StrictModel):
     search: bool = False
 
 
+class RatesPart(StrictModel):
+    """The search of a sustainable rate: how many probes, how far and how close."""
+
+    max_probes: Annotated[int, Field(ge=2, le=30)] = 8
+    highest: Annotated[float, Field(ge=1, le=1000, strict=False)] = 8.0
+    resolution_frac: Fraction = 0.05
+
+
 class SearchPart(StrictModel):
-    """The search of the arms' live knobs. traffic: another file than the study's, held out."""
+    """The search of the arms' live knobs. traffic: another file than the study's, held out.
+
+    sustainable: also find the sustainable rates of the defaults and of the best point.
+    """
 
     policy: Literal["ours", "tpe", "gp", "random", "grid"] = "ours"
     levels: dict[Literal["max_num_seqs", "max_num_batched_tokens"], list[Count]] = {}
@@ -137,15 +148,13 @@ class SearchPart(StrictModel):
     gpu_minutes: Positive | None = None
     min_gain_frac: Fraction = 0.03
     traffic: str | None = None
+    sustainable: RatesPart | None = None
 
 
-class SustainablePart(StrictModel):
-    """The search of the sustainable rate; left out, it is not searched."""
+class SustainablePart(RatesPart):
+    """The search of an arm's sustainable rate; left out, it is not searched."""
 
-    max_probes: Annotated[int, Field(ge=2, le=30)] = 8
     probe_s: Positive = 60.0
-    highest: Annotated[float, Field(ge=1, le=1000, strict=False)] = 8.0
-    resolution_frac: Fraction = 0.05
 
 
 class LoadPart(StrictModel):

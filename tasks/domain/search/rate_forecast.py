@@ -39,6 +39,20 @@ def rate_logs(
     return np.array([offered + math.log(_largest(partial(keeps, point))) for point in points])
 
 
+def forecast_multiple(
+    observations: tuple[Observation, ...], point: Point, *, slo: Slo, calibrations: Calibrations
+) -> float | None:
+    """Return the multiple of the observed rate that a point should sustain, None without rows.
+
+    observations: with rows, in the order in which they came.
+    """
+    rows = observations[0].rows if observations else None
+    if rows is None:
+        return None
+    logs = rate_logs(observations, [point], slo=slo, rows=rows, calibrations=calibrations)
+    return math.exp(float(logs[0])) * rows.duration_s / rows.ttft_s.size
+
+
 def judged(seen: Simulated, rows: RequestRows, slo: Slo) -> float:
     """Return the share of simulated requests inside the SLO."""
     simulated = RequestRows(

@@ -24,7 +24,7 @@ from tasks.domain.steps import (
 )
 from tasks.domain.study import StudyResult, drive, run_study
 from tasks.domain.study_report import study_report
-from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
+from tasks.domain.study_request import Arm, SearchPlan, StudyRequest, SustainablePlan
 from tests.fakes.measurements import CHAT_SLO
 from tests.fakes.study_script import Script, died, study_request, two_arms
 
@@ -183,3 +183,75 @@ def test_probes_are_lengthened_to_three_tails_of_the_defaults() -> None:
     assert result.searches[0].probe_s == 20.0
     assert result.searches[0].load_s > sum(probes)  # draining too, and the probe thrown away
     assert len(result.searches[0].probes) == len(probes) - 1
+
+
+RATES = SustainablePlan(max_probes=6, resolution_frac=0.2)
+
+
+def with_rates(script: Script, *, recall=None) -> SearchReport:
+    study = request()
+    assert study.search is not None
+    study = replace(study, search=replace(study.search, sustainable=RATES))
+    running = run_study(study, recall or {}, searchers={"tuned": searcher()})
+    return drive(running, script.carry_out).searches[0]
+
+
+def rate_steps(script: Script) -> list[Measure]:
+    return [s for s in script.steps if isinstance(s, Measure) and s.stop_when_diverged]
+
+
+def test_the_rates_of_defaults_and_best_point_are_probed_on_the_searchs_own_engine() -> None:
+    script = Script(live_good=BETTER, keeps_up_to=3.0)
+    report = with_rates(script)
+    assert deploys(script)[:2] == [("tuned", True), ("reference", False)]
+    caps = [rate.values.get("max_num_seqs") for rate in report.rates]
+    assert caps == [64, 16]
+    assert {s.live.get("max_num_seqs") for s in rate_steps(script) if s.live} == {64, 16}
+    assert all(s.traffic == "search" and s.point.duration_s == 180.0 for s in rate_steps(script))
+    for rate in report.rates:
+        assert rate.rate is not None
+        first = rate.rate.probes[0]  # the point's own measurement: known, not asked again
+        assert (first.multiple, first.n) == (1.0, 180)
+        assert rate.probes_s == 180.0 * (len(rate.rate.probes) - 1)
+    # The defaults kept 120 of 180 at x1, so their limit lies below; the best kept all.
+    defaults, best = (rate.rate for rate in report.rates)
+    assert defaults is not None
+    assert best is not None
+    assert defaults.fails_at is not None
+    assert best.multiple is not None
+    assert defaults.fails_at <= 1.0
+    assert 3.0 / 1.2 <= best.multiple <= 3.0
+    text = study_report(request(), run_study_result(script, report))
+    assert "Sustainable rate of max_num_seqs=16" in text
+
+
+def run_study_result(script: Script, report: SearchReport) -> StudyResult:
+    return replace(run(Script(live_good=BETTER)), searches=(report,))
+
+
+def test_rates_are_recalled_after_a_kill_and_load_of_the_search_is_counted_apart() -> None:
+    script = Script(live_good=BETTER, keeps_up_to=3.0)
+    first = with_rates(script)
+    again = Script(live_good=BETTER, keeps_up_to=3.0)
+    assert with_rates(again, recall=script.stored) == first
+    assert rate_steps(again) == []
+    plain = run(Script(live_good=BETTER)).searches[0]
+    assert first.load_s == plain.load_s
+
+
+def test_a_rate_probe_whose_engine_is_lost_leaves_the_points_and_says_why() -> None:
+    def lose(step: Step) -> None:
+        if isinstance(step, Measure) and step.stop_when_diverged:
+            script.fails[("tuned", Measure)] = [died(transient=False)]
+
+    script = Script(live_good=BETTER, before=lose)
+    report = with_rates(script)
+    assert report.found == ParameterValues.of({"max_num_seqs": 16})
+    assert report.failure is None
+    assert [rate.rate for rate in report.rates] == [None]
+    assert "gone" in report.rates[0].note
+
+
+def test_a_search_report_with_rates_survives_its_json() -> None:
+    report = with_rates(Script(live_good=BETTER, keeps_up_to=3.0))
+    assert from_text(SearchReport, to_text(report)) == report
