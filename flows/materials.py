@@ -110,15 +110,19 @@ class Materials:
         return min(known) if known else self.spec.max_position_embeddings
 
     def schedule(self, point: LoadPoint, *, traffic: str) -> RequestSchedule:
-        """Return the schedule of a load point: the same for every arm and every repeat."""
+        """Return the schedule of a load point: the same for every arm and every repeat.
+
+        A shorter repeat is offered the beginning of the whole.
+        """
         closed = point.kind is LoadKind.CLOSED
-        return build_schedule(
+        whole = build_schedule(
             self.traces[traffic],
-            duration_s=SHAPES_S if closed else point.duration_s,
+            duration_s=SHAPES_S if closed else point.whole_s or point.duration_s,
             rate_scale=1.0 if closed else point.rate_scale or 1.0,
             seed=self.request.seed,
             max_model_len=self.max_model_len,
         )
+        return whole if point.whole_s is None else whole.beginning(point.duration_s)
 
 
 def attached_otherwise(materials: Materials) -> tuple[str, ...]:

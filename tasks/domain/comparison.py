@@ -100,13 +100,11 @@ def compare_windows(
 def noise_floor(pairs: Iterable[tuple[Measurement, Measurement]]) -> float | None:
     """Return the largest |difference| / mean of goodput over A/A pairs, None without a pair.
 
-    The maximum, not a standard deviation: with one or two pairs that is all they can say.
+    A pair is compared on the windows that both have: a repeat may be shorter. The maximum, not a
+    standard deviation: with one or two pairs that is all they can say.
     """
-    floors = [
-        abs(one.goodput_req_s - two.goodput_req_s) / mean
-        for one, two in pairs
-        if (mean := (one.goodput_req_s + two.goodput_req_s) / 2) > 0
-    ]
+    shared = [_shared_goodput(one, two) for one, two in pairs]
+    floors = [2 * abs(one - two) / (one + two) for one, two in shared if one + two > 0]
     return max(floors, default=None)
 
 
@@ -143,6 +141,17 @@ class _Counts:
     window_s: float
     n_requests: int
     diverged: int
+
+
+def _shared_goodput(one: Measurement, two: Measurement) -> tuple[float, float]:
+    """Return both goodputs in req/s over the windows of equal start and end."""
+    of_one = {(w.start_s, w.end_s): w.goodput_req_s for w in one.windows}
+    of_two = {(w.start_s, w.end_s): w.goodput_req_s for w in two.windows}
+    spans = [span for span in of_one if span in of_two]
+    if not spans:
+        return one.goodput_req_s, two.goodput_req_s
+    means = [np.mean([found[span] for span in spans]) for found in (of_one, of_two)]
+    return float(means[0]), float(means[1])
 
 
 def _stream(m: Measurement) -> Stream:

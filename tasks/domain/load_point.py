@@ -17,6 +17,8 @@ class LoadPoint:
 
     rate_scale multiplies the traffic's own rate (open loop); concurrency is the number of requests
     kept in flight (closed loop); exactly one is given. repeat tells repeats of one load apart.
+    whole_s: where the load is only the beginning of a longer one, that one's seconds: both are
+    then windows of one schedule.
     """
 
     kind: LoadKind
@@ -24,6 +26,7 @@ class LoadPoint:
     rate_scale: float | None = None
     concurrency: int | None = None
     repeat: int = 0
+    whole_s: float | None = None
 
     @property
     def name(self) -> str:

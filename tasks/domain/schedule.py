@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class RequestSchedule:
 
     seed draws the prompts' tokens together with the run's salt, so a repeat sends other text of
     the same shape. offered_req_s is requests / duration_s. notes are codes with a sentence, for
-    example ("TRACE_CYCLED", "…"); they are not part of the hash.
+    example ("TRACE_CYCLED", "…"); they are not part of the hash. whole_sha256: where this is only
+    the beginning of another schedule, that one's hash.
     """
 
     requests: tuple[ScheduledRequest, ...]
@@ -34,6 +35,14 @@ class RequestSchedule:
     seed: int
     prefix_block_tokens: int = 512
     notes: tuple[tuple[str, str], ...] = ()
+    whole_sha256: str | None = None
+
+    def beginning(self, seconds: float) -> "RequestSchedule":
+        """Return the requests due in the first seconds, as a part of this schedule."""
+        due = tuple(request for request in self.requests if request.due_s < seconds)
+        return replace(
+            self, requests=due, duration_s=seconds, whole_sha256=self.whole_sha256 or self.sha256
+        )
 
     @property
     def offered_req_s(self) -> float:
@@ -42,7 +51,9 @@ class RequestSchedule:
 
     @property
     def sha256(self) -> str:
-        """Hash of everything that is sent, prompts' text apart."""
+        """Hash of everything that is sent, prompts' text apart; a beginning has its whole's."""
+        if self.whole_sha256 is not None:
+            return self.whole_sha256
         rows = [
             [r.due_s, r.prompt_tokens, r.output_tokens, list(r.prefix_blocks)]
             for r in self.requests

@@ -50,9 +50,9 @@ class LoadPlan:
 
     rate_scales multiply the traffic's rate; 1.0 is the regime's own and is measured
     ``regime_repeats`` times (the repeats are the study's A/A pairs). With ``rounds`` 2 every arm
-    meets the regime's rate again on a fresh engine, the arms in the opposite order: A B B A. The
-    concurrency curve is
-    closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
+    meets the regime's rate again on a fresh engine, the arms in the opposite order: A B B A;
+    ``later_round_s`` of it are then enough for the A/A pairs, None for all. The concurrency curve
+    is closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
     most ``curve_points`` points of ``curve_duration_s`` each. sustainable: None to leave the
     sustainable rate out, which takes minutes an arm.
     """
@@ -61,6 +61,7 @@ class LoadPlan:
     duration_s: float
     regime_repeats: int = 1
     rounds: int = 1
+    later_round_s: float | None = None
     curve_limit: int = 16
     curve_points: int = 0
     curve_duration_s: float = 20.0
@@ -80,8 +81,15 @@ class LoadPlan:
     def regime_points(self, number: int) -> tuple[LoadPoint, ...]:
         """Return the points at the regime's own rate of a round, counted from 0."""
         first = number * self.regime_repeats
+        shorter = None if number == 0 else self.later_round_s
         return tuple(
-            LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=self.duration_s, repeat=i)
+            LoadPoint(
+                kind=LoadKind.OPEN,
+                rate_scale=1.0,
+                duration_s=shorter or self.duration_s,
+                repeat=i,
+                whole_s=None if shorter is None else self.duration_s,
+            )
             for i in range(first, first + self.regime_repeats)
         )
 
@@ -89,9 +97,9 @@ class LoadPlan:
     def load_s(self) -> float:
         """Seconds of load one arm meets at most, warm-up and draining apart."""
         again = (self.rounds - 1) * self.regime_repeats
-        points = len(self.open_points()) + again
+        again_s = again * (self.later_round_s or self.duration_s)
         curve_s = self.curve_points * self.curve_duration_s
-        return points * self.duration_s + curve_s + self.sustainable_s
+        return len(self.open_points()) * self.duration_s + again_s + curve_s + self.sustainable_s
 
     @property
     def sustainable_s(self) -> float:

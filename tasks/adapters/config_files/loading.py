@@ -226,6 +226,7 @@ def _load(part: LoadPart) -> LoadPlan:
         duration_s=part.duration_s,
         regime_repeats=part.regime_repeats,
         rounds=part.rounds,
+        later_round_s=part.later_round_s,
         curve_limit=part.curve_limit,
         curve_points=part.curve_points,
         curve_duration_s=part.curve_duration_s,

@@ -158,12 +158,16 @@ class SustainablePart(RatesPart):
 
 
 class LoadPart(StrictModel):
-    """The loads of a study; one rate scale must be 1.0, the regime's own rate."""
+    """The loads of a study; one rate scale must be 1.0, the regime's own rate.
+
+    later_round_s: rounds after the first offer only this much of the schedule's beginning.
+    """
 
     rate_scales: Annotated[list[Positive], Field(min_length=1)]
     duration_s: Positive
     regime_repeats: Annotated[int, Field(ge=1, le=20)] = 1
     rounds: Annotated[int, Field(ge=1, le=10)] = 1
+    later_round_s: Positive | None = None
     window_s: Positive = 30.0
     warmup_requests: Annotated[int, Field(ge=1, le=1000)] = 8
     curve_points: Annotated[int, Field(ge=0, le=20)] = 0
@@ -177,6 +181,13 @@ class LoadPart(StrictModel):
             raise ValueError("rate_scales must hold 1.0, the regime's own rate")
         if len(set(self.rate_scales)) != len(self.rate_scales):
             raise ValueError("rate_scales holds a value twice; use regime_repeats")
+        later = self.later_round_s
+        if later is not None and not (self.rounds > 1 and self.window_s <= later < self.duration_s):
+            raise ValueError(
+                f"later_round_s={later:g} with rounds={self.rounds}; needed rounds of 2 or more "
+                f"and at least window_s={self.window_s:g}, less than "
+                f"duration_s={self.duration_s:g}; leave it out to repeat the whole"
+            )
         return self
 
 

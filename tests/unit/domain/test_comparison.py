@@ -184,6 +184,15 @@ def test_the_noise_floor_is_the_largest_difference_of_a_pair() -> None:
     assert noise_floor([(run(*[0] * 6), run(*[0] * 6))]) is None
 
 
+def test_a_shorter_repeat_sets_the_floor_on_the_windows_that_it_has() -> None:
+    whole, short = run(80, 80, 10, 10, 10, 10), run(80, 84, repeat=1)
+    assert noise_floor([(whole, short)]) == pytest.approx(2 / 81)  # 80 against 82 of both windows
+    # And it is averaged into those windows alone: 480 + 2 against 482 of the other arm.
+    found = compare([run(*[80] * 6), run(82, 82, repeat=1)], [run(81, 81, 80, 80, 80, 80)])
+    assert found.n_windows == 6
+    assert found.gain_frac == pytest.approx(0.0)
+
+
 def test_pairs_are_neighbouring_repeats_of_one_schedule() -> None:
     first, second = run(*[80] * 6), run(*[81] * 6, repeat=1)
     other = run(*[10] * 6, sha="held out")

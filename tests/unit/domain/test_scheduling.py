@@ -111,3 +111,12 @@ def test_scaling_keeps_burstiness_and_order(gaps: list[float], scale: float) -> 
     assert due.size == arrivals.size
     assert (np.diff(due) >= 0).all()
     assert gap_cv(due) == pytest.approx(gap_cv(arrivals))
+
+
+def test_the_beginning_of_a_schedule_keeps_the_hash_of_the_whole() -> None:
+    whole = build_schedule(trace_of([0, 2, 6, 20]), duration_s=30.0, seed=1)
+    first = whole.beginning(6.0)
+    assert [r.due_s for r in first.requests] == [0.0, 2.0]
+    assert (first.duration_s, first.offered_req_s) == (6.0, pytest.approx(2 / 6))
+    assert first.sha256 == whole.sha256
+    assert first.beginning(1.0).sha256 == whole.sha256

@@ -115,6 +115,21 @@ def test_two_rounds_interleave_the_arms_a_b_b_a_on_fresh_engines() -> None:
     assert all(len(t.at_regime_rate) == 4 for t in result.trials)
 
 
+def test_a_later_round_may_be_shorter_and_still_gives_the_noise_floor() -> None:
+    study = request(rounds=2)
+    study = replace(study, load=replace(study.load, later_round_s=60.0, regime_repeats=1))
+    script = Script(live_good=BETTER, good={"reference": (120, 60), "tuned": (180, 0)})
+    result = drive(run_study(study, {}, searchers={"tuned": searcher()}), script.carry_out)
+    points = [m.measurement.load_point for m in result.trials[1].measurements]
+    assert [(p.name, p.duration_s, p.whole_s) for p in points] == [
+        ("x1.00", 180.0, None), ("x0.50", 180.0, None), ("x1.00_r1", 60.0, 180.0),
+    ]  # fmt: skip
+    assert study.load.load_s == 2 * 180.0 + 60.0
+    (better,) = [r for r in result.decision.reasons if r.gate == "better"]
+    assert "A/A noise floor" in better.sentence
+    assert "n=6 windows of 30 s a side" in better.sentence
+
+
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 6, 9, 14, 20, 26])
 def test_a_search_that_is_killed_goes_on_where_it_stopped(cut: int) -> None:
     class KilledError(Exception):

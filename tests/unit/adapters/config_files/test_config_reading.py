@@ -151,6 +151,31 @@ def test_the_sustainable_rate_is_off_until_a_study_asks_for_it(configs: Path) ->
         load_study(path)
 
 
+def test_a_search_may_ask_for_the_rates_of_its_points(configs: Path) -> None:
+    path = configs / "studies" / "search.yaml"
+    search = load_study(path).search
+    assert search is not None
+    assert search.sustainable is None
+    edited(path, "  probe_s: 20", "  probe_s: 20\n  sustainable: {max_probes: 3, highest: 4}")
+    search = load_study(path).search
+    assert search is not None
+    assert search.sustainable is not None
+    plan = search.sustainable
+    assert (plan.max_probes, plan.highest, plan.probe_s) == (3, 4.0, 20.0)
+
+
+@pytest.mark.parametrize("later_s", [20, 60])
+def test_a_later_round_is_at_least_a_window_and_less_than_the_first(
+    configs: Path, later_s: int
+) -> None:
+    path = configs / "studies" / "search.yaml"
+    edited(path, "  window_s: 30", "  window_s: 30\n  later_round_s: 30")
+    assert load_study(path).load.later_round_s == 30.0
+    edited(path, "later_round_s: 30", f"later_round_s: {later_s}")
+    with pytest.raises(ConfigError, match=r"later_round_s=.*window_s=30.*duration_s=60"):
+        load_study(path)
+
+
 def test_a_study_elsewhere_without_an_evaluation_probes_with_the_shipped_prompts(
     configs: Path,
 ) -> None:
