@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import dataclass, field
 
+from tasks.domain.catalogue.row import Scenario
 from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.parameters import ParameterValues, Regime
 from tasks.domain.slo import Slo
@@ -113,6 +114,7 @@ class SearchPlan:
     """How the live knobs of the searched arms are found, on one engine an arm.
 
     levels: (knob, values); a knob without levels gets those that catalogue and guide suggest.
+    scenario: whose values of the guide are tried, None to follow from regime and SLO.
     trace: hash and part of the traffic that it is measured on. sustainable: how the sustainable
     rates of the defaults and of the best point are searched afterwards on the same engine, in
     probes as long as the search's own; None leaves them out.
@@ -128,6 +130,7 @@ class SearchPlan:
     min_gain_frac: float = 0.03
     trace: str = ""
     sustainable: SustainablePlan | None = None
+    scenario: Scenario | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from tasks.adapters.config_files.study_schema import (
     TrafficFile,
     TrafficModelPart,
 )
+from tasks.domain.catalogue.row import Scenario
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import ParameterSet, Regime
 from tasks.domain.set_registry import REGISTRY
@@ -258,6 +259,7 @@ def _search(part: SearchPart | None) -> SearchPlan | None:
         gpu_minutes=part.gpu_minutes,
         min_gain_frac=part.min_gain_frac,
         sustainable=_sustainable(part.sustainable, part.probe_s) if part.sustainable else None,
+        scenario=None if part.scenario is None else Scenario(part.scenario),
     )
 
 

@@ -13,6 +13,10 @@ Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 RegimeName = Literal["peak", "off_peak", "failover"]
 EngineValue = bool | int | float | str
+# The scenarios for which the catalogue holds the guide's values of a live knob.
+KnobScenario = Literal[
+    "online chat", "online batch", "offline batch", "speculative decoding", "ultra-long context"
+]
 
 
 class SloFile(StrictModel):
@@ -138,7 +142,8 @@ class RatesPart(StrictModel):
 class SearchPart(StrictModel):
     """The search of the arms' live knobs. traffic: another file than the study's, held out.
 
-    sustainable: also find the sustainable rates of the defaults and of the best point.
+    sustainable: also find the sustainable rates of the defaults and of the best point. scenario:
+    whose values of the guide are tried; left out, it follows from regime and SLO.
     """
 
     policy: Literal["ours", "tpe", "gp", "random", "grid"] = "ours"
@@ -149,6 +154,7 @@ class SearchPart(StrictModel):
     min_gain_frac: Fraction = 0.03
     traffic: str | None = None
     sustainable: RatesPart | None = None
+    scenario: KnobScenario | None = None
 
 
 class SustainablePart(RatesPart):

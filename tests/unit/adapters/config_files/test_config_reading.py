@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,9 @@ from tasks.adapters.config_files.loading import (
     load_traffic,
 )
 from tasks.adapters.config_files.parameter_set_file import parameter_set_yaml
+from tasks.adapters.config_files.study_schema import KnobScenario
+from tasks.domain.catalogue.lookup import row
+from tasks.domain.catalogue.row import Scenario
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import (
     ParameterSet,
@@ -21,6 +25,7 @@ from tasks.domain.parameters import (
     Regime,
     SetState,
 )
+from tasks.domain.search.space import KNOBS
 from tasks.domain.trace_profile import profile_trace
 from tasks.domain.traffic_model import draw_trace
 from tests.conftest import REPOSITORY
@@ -149,6 +154,25 @@ def test_the_sustainable_rate_is_off_until_a_study_asks_for_it(configs: Path) ->
     edited(path, "{max_probes: 6}", "{max_probes: 1}")
     with pytest.raises(ConfigError, match=r"load\.sustainable\.max_probes"):
         load_study(path)
+
+
+def test_a_search_may_name_the_guides_scenario(configs: Path) -> None:
+    path = configs / "studies" / "search.yaml"
+    search = load_study(path).search
+    assert search is not None
+    assert search.scenario is None
+    search = load_study(
+        edited(path, "  probe_s: 20", "  probe_s: 20\n  scenario: online chat")
+    ).search
+    assert search is not None
+    assert search.scenario is Scenario.ONLINE_CHAT
+    with pytest.raises(ConfigError, match=r"search\.scenario.*'online chat'.*'RAG'"):
+        load_study(edited(path, "scenario: online chat", "scenario: RAG"))
+
+
+def test_the_scenarios_of_a_search_are_those_with_values_for_a_knob() -> None:
+    known = {r.scenario.value for name in KNOBS for r in row(name).recommended}
+    assert set(get_args(KnobScenario)) == known
 
 
 def test_a_search_may_ask_for_the_rates_of_its_points(configs: Path) -> None:
