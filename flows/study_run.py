@@ -19,6 +19,7 @@ from flows.publishing import Publication, keep_product, publish_product
 from flows.recall import KnownOutcomes, shared_outcomes
 from flows.recording import Recording, record_runs_of
 from flows.searching import searchers_of
+from flows.step_log import StepLog
 from flows.study_folder import StudyFolder
 from flows.workshop import Workshop
 from tasks.adapters.device_lock import device_lock
@@ -143,7 +144,14 @@ def with_engine(
         wait_s=LOCK_WAIT_S,
         purpose=f"{request.name} {request.study_id}",
     )
-    with lock, Workshop(request=request, store=known, reporter=reporter, bench=bench) as workshop:
+    workshop = Workshop(
+        request=request,
+        store=known,
+        reporter=reporter,
+        bench=bench,
+        log=StepLog(folder=folder.path),
+    )
+    with lock, workshop:
         return run(workshop.carry_out)
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from flows.engine_bench import EngineBench
 from flows.progress import Reporter
 from flows.recall import KnownOutcomes
+from flows.step_log import StepLog
 from tasks.domain.engine_session import recallable
 from tasks.domain.errors import (
     InfeasibleError,
@@ -50,6 +51,7 @@ class Workshop:
     store: KnownOutcomes
     reporter: Reporter
     bench: EngineBench
+    log: StepLog
     _arm: str = field(default="")
     _spent_s: float = field(default=0.0)
 
@@ -73,6 +75,7 @@ class Workshop:
             StorageError: if the evidence cannot be kept: to go on would measure for nothing.
         """
         self._report(step)
+        self.log.begin()
         try:
             outcome = self._perform(step)
         except StorageError:
@@ -82,6 +85,7 @@ class Workshop:
             self.reporter.line(f"{outcome.status}: {outcome.code}: {outcome.message}")
         if step.key is not None and recallable(outcome) and not isinstance(step, PrepareCheckpoint):
             self.store.put(step.key, StoredOutcome(step=type(step).__name__, outcome=outcome))
+        self.log.end(step, outcome)
         self._spent_s += estimate_s(step)
         return outcome
 

@@ -36,6 +36,24 @@ def write_whole(path: Path, text: str) -> None:
         raise storage_error(path, error) from error
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append one line to a file; a line that was cut off before is closed first.
+
+    Raises:
+        StorageError: names the path and what to do.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as stream:
+            if stream.tell() > 0:
+                stream.seek(-1, os.SEEK_END)
+                if stream.read(1) != b"\n":
+                    stream.write(b"\n")
+            stream.write(f"{line}\n".encode())
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
 def set_aside(folder: Path) -> None:
     """Rename a folder that exists to ``<name>.earlier-1``, -2 and so on: nothing is overwritten.
 

@@ -57,5 +57,9 @@ def planned_study_s(request: StudyRequest) -> float:
     searched = sum(arm.searched for arm in request.arms)
     if request.search is None or not searched:
         return arms_s
-    points_s = request.search.max_points * (request.search.probe_s + DRAIN_S)
+    search = request.search
+    probes = search.max_points
+    if search.sustainable is not None:
+        probes += 2 * search.sustainable.max_probes  # the defaults' rate and the best point's
+    points_s = probes * (search.probe_s + DRAIN_S)
     return arms_s + searched * (PREPARE_S + DEPLOY_S + WARM_UP_S + points_s)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,21 @@ def test_an_offline_study_measures_decides_and_leaves_a_set(offline: tuple[Path,
     assert (origin["engine"], origin["flavour"], origin["cpu_kv_cache_gib"]) == ("0.32.0", "cpu", 1)
     assert "mlflow_run_ids" not in origin
     assert not (folder / "leases").exists() or not any((folder / "leases").glob("*.json"))
+
+
+def test_what_was_done_when_is_logged_step_by_step(offline: tuple[Path, dict]) -> None:
+    folder, _ = offline
+    (log,) = folder.glob("studies/*/steps.jsonl")
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    for before, after in pairwise(rows):
+        assert before["began_s"] + before["seconds"] <= after["began_s"] + 0.01
+    measured = [row for row in rows if row["step"] == "Measure"]
+    assert [(row["arm"], row["load"]) for row in measured[:2]] == [
+        ("defaults", "x1.00"), ("defaults", "x1.00_r1"),
+    ]  # fmt: skip
+    # The last request is due a little before the end.
+    assert all(row["load_s"] == 12.0 and row["seconds"] > 9.0 for row in measured)
+    assert {row["failed"] for row in rows} == {None}
 
 
 def stored_runs(home: Path, experiment: str) -> dict[str, StoredRun]:

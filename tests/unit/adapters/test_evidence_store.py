@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.evidence_store import OutcomeStore, set_aside, write_whole
+from tasks.adapters.evidence_store import OutcomeStore, append_line, set_aside, write_whole
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.errors import StorageError
 
@@ -60,3 +60,14 @@ def test_what_an_earlier_try_left_is_set_aside_each_time(tmp_path: Path) -> None
     kept = [(tmp_path / f"x1.00-abc.earlier-{i}" / "requests").read_text() for i in (1, 2)]
     assert kept == ["first", "second"]
     assert not folder.exists()
+
+
+def test_lines_are_appended_after_one_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "steps.jsonl"
+    append_line(path, "one")
+    with path.open("a") as stream:
+        stream.write("tw")
+    append_line(path, "three")
+    assert path.read_text() == "one\ntw\nthree\n"
+    with pytest.raises(StorageError, match=r"new.*cannot be written"):
+        append_line(path.parent, "no file")
