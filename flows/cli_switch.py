@@ -21,12 +21,25 @@ def switch(
     wait: Annotated[
         float, typer.Option(help="Seconds for running requests to drain to a lower cap.")
     ] = 120.0,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=FOUND",
+            help="Go on though this field is not what the set needs, for example model=chat.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move a running engine to a set, no restart: exit 0 all moved, 1 some need a restart."""
+    """Move a running engine to a set, no restart: exit 0 all moved, 1 some need a restart.
+
+    The set is the whole assignment: live values that it leaves open go back to those of the
+    engine's start. An engine of another model or checkpoint is refused (exit 2).
+    """
     from flows.commands.switch import switch_command
 
-    code = switch_command(source, url=url, control=control, wait_s=wait, as_json=as_json)
+    code = switch_command(
+        source, url=url, control=control, wait_s=wait, accepted=accept or (), as_json=as_json
+    )
     raise typer.Exit(code)
 
 

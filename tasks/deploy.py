@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tasks.adapters.checkpoints.published import served_sha256
 from tasks.adapters.prometheus_scrape import scrape
-from tasks.adapters.vllm_server.attach import attach
+from tasks.adapters.vllm_server.attach import attach, served_weights
 from tasks.adapters.vllm_server.launch import start_engine
 from tasks.adapters.vllm_server.lease import Leftover, sweep_leftovers
 from tasks.adapters.vllm_server.live_knobs import apply_values, control_dir_at, current_values
@@ -17,16 +18,18 @@ from tasks.domain.errors import ConfigError
 from tasks.domain.live_values import EngineState
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.reported_values import reported_values
+from tasks.domain.set_on_engine import ServedWeights
 
 DRAIN_WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEngine:
-    """A running engine that loaded the scheduler plug-in, and what it runs with."""
+    """A running engine that loaded the scheduler plug-in, what it runs with and what it serves."""
 
     endpoint: Endpoint
     state: EngineState
+    served: ServedWeights
 
 
 def deploy_engine(
@@ -44,13 +47,28 @@ def engine_state(url: str, *, control_dir: Path | None, lease_dir: Path) -> Live
     """Return the engine at a URL by its control folder: the one given, or our own record's.
 
     Raises:
-        ConfigError: there is no control folder, or the engine in it serves no such URL.
+        ConfigError: there is no control folder, or the engine in it is not the one at the URL.
         EngineNotReadyError: the engine answers at the URL or in the folder no more.
     """
     folder = control_dir_at(url, lease_dir) if control_dir is None else control_dir
     state = current_values(folder)
     endpoint = attach(url, model=state.model)
-    return LiveEngine(endpoint=replace(endpoint, control_dir=str(folder)), state=state)
+    served = served_weights(endpoint.url, model=state.model)
+    _refuse_other_folder(url, folder, served=served, state=state)
+    return LiveEngine(
+        endpoint=replace(endpoint, control_dir=str(folder)), state=state, served=served
+    )
+
+
+def with_checkpoint(engine: LiveEngine) -> LiveEngine:
+    """Return the engine with the hash of its checkpoint, where the folder is on this machine.
+
+    A folder that this product made tells its hash; any other is read whole.
+    """
+    root = engine.served.root
+    if root is None or not Path(root).is_absolute():
+        return engine
+    return replace(engine, served=replace(engine.served, sha256=served_sha256(Path(root))))
 
 
 def move_engine(
@@ -84,6 +102,24 @@ def attach_engine(
     endpoint = attach(url, model=model, api_key_env=api_key_env)
     seen = scrape(endpoint.url)
     return replace(endpoint, reported=reported_values(seen, max_model_len=endpoint.max_model_len))
+
+
+def _refuse_other_folder(
+    url: str, control_dir: Path, *, served: ServedWeights, state: EngineState
+) -> None:
+    """Raise where the URL and the control folder tell of two engines.
+
+    Only folders are compared: of a model that was fetched, one tells its name, the other its copy.
+    """
+    loaded = state.started_with.get("model")
+    pair = (served.root, loaded)
+    if served.root == loaded or not all(isinstance(p, str) and p.startswith("/") for p in pair):
+        return
+    raise ConfigError(
+        f"{url} serves {served.root}, the engine of control folder {control_dir} loaded {loaded}: "
+        "two engines; give --control the RETUNE_CONTROL_DIR of the engine at the URL",
+        code="CONTROL_OF_ANOTHER_ENGINE",
+    )
 
 
 def sweep_engines(lease_dir: Path) -> tuple[Leftover, ...]:

@@ -1,5 +1,6 @@
 """``retune switch``: move a running engine to a parameter set, no restart, no dropped request."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from flows.environment import home
@@ -12,28 +13,51 @@ from tasks.adapters.vllm_server.environment import PLUGIN_DIR
 from tasks.domain.engine_launch import LIVE_SCHEDULER
 from tasks.domain.live_values import EngineState, SwitchPlan, split_values
 from tasks.domain.parameters import ParameterSet
+from tasks.domain.set_on_engine import (
+    ServedWeights,
+    assigned_values,
+    differences,
+    refuse_differences,
+)
 
 ALL_MOVED, SOME_NEED_A_RESTART = 0, 1
 
 
 def switch_command(
-    source: str, *, url: str, control: Path | None, wait_s: float, as_json: bool
+    source: str,
+    *,
+    url: str,
+    control: Path | None,
+    wait_s: float,
+    accepted: Sequence[str],
+    as_json: bool,
 ) -> int:
-    """Move what moves live and print it, confirmed by the engine, and what needs a restart."""
+    """Move what moves live and print it, confirmed by the engine, and what needs a restart.
+
+    Raises:
+        ConfigError: the engine is not the one that the set speaks of, and it was not accepted.
+    """
     named = read_source(source, home()).parameter_set
     found = deploy.engine_state(url, control_dir=control, lease_dir=home().leases)
     state = found.state
     parameter_set = fitted_set(named, state.version, Reporter())
-    plan = split_values(parameter_set.values, state)
-    if plan.live:
+    if parameter_set.provenance.checkpoint_sha256 is not None:
+        found = deploy.with_checkpoint(found)
+    others = differences(parameter_set, state, found.served)
+    refuse_differences(others, parameter_set=parameter_set, url=url, accepted=accepted)
+    plan = split_values(assigned_values(parameter_set), state)
+    if plan.moved.items:
         state = deploy.move_engine(found.endpoint, plan.moved, wait_s=wait_s)
     if as_json:
         print_json(
             {"set": parameter_set.name, "url": url, "switched": plan.live, "restart": plan.restart,
-             "unchanged": plan.unchanged, "kept": plan.kept, "engine": state}
+             "unchanged": plan.unchanged, "returned": plan.returned, "accepted": others,
+             "engine": state}
         )  # fmt: skip
     else:
         print_lines(_sentences(parameter_set, plan, state))
+        print_lines(f"accepted: {d.field} {d.found}, the set needs {d.needed}" for d in others)
+        print_lines(_doubts(parameter_set, found.served))
     return SOME_NEED_A_RESTART if plan.restart else ALL_MOVED
 
 
@@ -67,5 +91,18 @@ def _sentences(parameter_set: ParameterSet, plan: SwitchPlan, state: EngineState
         for c in plan.restart
     ]
     lines += [f"unchanged: {name}" for name in plan.unchanged]
-    lines += [f"kept: {name} {confirmed[name]}, the set does not name it" for name in plan.kept]
+    lines += [
+        f"returned: {c.name} {c.old} -> {confirmed[c.name]}, which the engine was started with: "
+        "the set does not name it"
+        for c in plan.returned
+    ]
     return lines
+
+
+def _doubts(parameter_set: ParameterSet, served: ServedWeights) -> list[str]:
+    """Return what could not be held against the set."""
+    if parameter_set.provenance.checkpoint_sha256 is None:
+        return ["not checked: checkpoint_sha256, which the set does not name"]
+    if served.sha256 is None:
+        return [f"not checked: checkpoint_sha256, since {served.root} is not on this machine"]
+    return []

@@ -3,7 +3,6 @@
 Live change is claimed only for the engine versions that were tried with the scheduler plug-in.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tasks.domain.catalogue.lookup import find, rows
@@ -51,19 +50,20 @@ class ValueChange:
 class SwitchPlan:
     """What a set asks of a running engine.
 
-    live: moves without a restart. restart: does not. unchanged: already so. kept: live values
-    that the set does not name, so they stay as they are.
+    live: moves without a restart. restart: does not. unchanged: already so. returned: live values
+    that the set does not name go back to those that the engine was started with: a set is the
+    whole assignment, not a change to whatever was there.
     """
 
     live: tuple[ValueChange, ...]
     restart: tuple[ValueChange, ...]
     unchanged: tuple[str, ...]
-    kept: tuple[str, ...]
+    returned: tuple[ValueChange, ...]
 
     @property
     def moved(self) -> ParameterValues:
         """Return the values to ask the engine for."""
-        return ParameterValues.of({change.name: change.new for change in self.live})
+        return ParameterValues.of({c.name: c.new for c in (*self.live, *self.returned)})
 
 
 def change_in(row: Row, version: str) -> Change:
@@ -78,9 +78,10 @@ def split_values(values: ParameterValues, state: EngineState) -> SwitchPlan:
     restart: list[ValueChange] = []
     unchanged: list[str] = []
     in_force, envelope = state.in_force.as_dict(), state.envelope.as_dict()
+    asked = state.asked.as_dict()  # a cap that still drains is on its way to another value
     for name, new in values.items:
         old = in_force.get(name, state.started_with.get(name))
-        if old is not None and old == new and isinstance(old, bool) == isinstance(new, bool):
+        if _same(old, new) and _same(asked.get(name, old), new):
             unchanged.append(name)
             continue
         reason = _restart_reason(name, old=old, new=new, most=envelope.get(name))
@@ -90,7 +91,7 @@ def split_values(values: ParameterValues, state: EngineState) -> SwitchPlan:
         live=tuple(live),
         restart=tuple(restart),
         unchanged=tuple(unchanged),
-        kept=_not_named(in_force, values),
+        returned=_returned(state, values),
     )
 
 
@@ -111,6 +112,16 @@ def _restart_reason(
     return f"read once, at the start; it acts on {', '.join(row.acts_on)}"
 
 
-def _not_named(in_force: Iterable[str], values: ParameterValues) -> tuple[str, ...]:
-    named = {name for name, _ in values.items}
-    return tuple(name for name in in_force if name not in named)
+def _same(old: ParameterValue | None, new: ParameterValue) -> bool:
+    return old is not None and old == new and isinstance(old, bool) == isinstance(new, bool)
+
+
+def _returned(state: EngineState, values: ParameterValues) -> tuple[ValueChange, ...]:
+    """Return the live values that are not named and are not those of the engine's start."""
+    named = values.as_dict()
+    in_force, asked = state.in_force.as_dict(), state.asked.as_dict()
+    return tuple(
+        ValueChange(name=name, old=in_force[name], new=start)
+        for name, start in state.envelope.items
+        if name not in named and not start == in_force[name] == asked[name]
+    )

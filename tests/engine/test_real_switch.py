@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tasks.adapters.checkpoints.hashing import checkpoint_sha256
 from tasks.adapters.vllm_server.live_knobs import current_values
 from tasks.adapters.vllm_server.running import RunningEngine
 from tasks.deploy import deploy_engine, move_engine
@@ -51,11 +52,12 @@ def served(
 
 
 def cli(
-    served: Served, values: dict[str, object], *more: str, home: Path
+    served: Served, values: dict[str, object], *more: str, home: Path, **document: object
 ) -> subprocess.CompletedProcess[str]:
     path = served.home / "set.yaml"
-    head = {"name": "s", "regime": "peak", "state": "baseline", "model": "m"}
-    path.write_text(json.dumps({**head, "checkpoint": "reference", "values": values}))
+    head = {"name": "s", "regime": "peak", "state": "baseline", "model": "switched"}
+    whole = {**head, "checkpoint": "reference", "values": values, **document}
+    path.write_text(json.dumps(whole))
     command = [sys.executable, "-m", "flows.cli", "switch", str(path), *more]
     return subprocess.run(
         [*command, "--url", served.engine.endpoint.url],
@@ -158,15 +160,34 @@ def test_what_needs_a_restart_is_told_and_the_rest_is_moved(served: Served) -> N
 def test_an_engine_of_another_home_is_named_by_its_control_folder(
     served: Served, tmp_path: Path
 ) -> None:
-    switch(served, {"max_num_seqs": 16})
+    switch(served, dict(OFF_PEAK))
     unknown = cli(served, {"max_num_seqs": 4}, home=tmp_path)
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "error NO_LIVE_KNOBS" in unknown.stderr
     control = str(served.engine.endpoint.control_dir)
     known = cli(served, {"max_num_seqs": 4}, "--control", control, home=tmp_path)
     assert known.returncode == 0, known.stderr
-    assert "switched: max_num_seqs 16 -> 4, confirmed by the engine" in known.stdout
-    assert "kept: max_num_batched_tokens" in known.stdout
+    assert "switched: max_num_seqs 2 -> 4, confirmed by the engine" in known.stdout
+    assert "returned: max_num_batched_tokens 64 -> 512" in known.stdout
+
+
+def test_a_real_engine_is_the_sets_by_name_weights_and_start_values(
+    served: Served, model_dir: Path
+) -> None:
+    measured = {"checkpoint_sha256": checkpoint_sha256(model_dir), "engine_values": {
+        "max_model_len": 1024, "dtype": "float32", "enforce_eager": True, "block_size": 128,
+        "enable_prefix_caching": True, "kv_cache_dtype": "auto"}}  # fmt: skip
+    own = cli(served, dict(OFF_PEAK), home=served.home, provenance=measured)
+    assert own.returncode == 0, own.stderr
+    assert "not checked" not in own.stdout
+
+    other = {"checkpoint_sha256": "ab" * 32, "engine_values": {"max_model_len": 2048}}
+    refused = cli(served, dict(PEAK), home=served.home, model="other", provenance=other)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    for words in ("model: found switched, needed other", "checkpoint_sha256: found",
+                  "max_model_len: found 1024, needed 2048", "--accept model=switched"):  # fmt: skip
+        assert words in refused.stderr
+    assert in_force(switch(served, dict(OFF_PEAK))[1]) == OFF_PEAK
 
 
 def test_the_engine_itself_refuses_what_it_cannot_do_and_keeps_its_values(served: Served) -> None:

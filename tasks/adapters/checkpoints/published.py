@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.adapters.checkpoints.hashing import file_sha256, folder_files
+from tasks.adapters.checkpoints.hashing import checkpoint_sha256, file_sha256, folder_files
 from tasks.domain.errors import ConfigError, StorageError
 
 MANIFEST = "retune-manifest.json"
@@ -43,6 +43,24 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
             return None
     return dict(manifest)
+
+
+def served_sha256(folder: Path) -> str | None:
+    """Return the hash by which sets name the checkpoint in a folder, None where none is there.
+
+    A folder of ours says it in its manifest, a dequantized one that of the packed weights; its
+    files are not read again: an engine already serves from it.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        manifest = None
+    try:
+        if isinstance(manifest, dict) and "sha256" in manifest:
+            return str(manifest.get("packed_sha256", manifest["sha256"]))
+        return checkpoint_sha256(folder)
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from tasks.adapters.vllm_server.control import ControlClient
 from tasks.domain.endpoint import Endpoint
 from tasks.domain.errors import ConfigError, EngineNotReadyError
+from tasks.domain.set_on_engine import ServedWeights
 
 
 def attach(url: str, *, model: str | None = None, api_key_env: str | None = None) -> Endpoint:
@@ -42,4 +43,21 @@ def attach(url: str, *, model: str | None = None, api_key_env: str | None = None
         engine_version=version,
         max_model_len=chosen.max_model_len,
         api_key_env=api_key_env,
+    )
+
+
+def served_weights(url: str, *, model: str) -> ServedWeights:
+    """Return what a server lists under a name: all names of the same weights, and their place.
+
+    Nothing is known where it does not answer or does not list the name.
+    """
+    with ControlClient(url) as client:
+        listed = client.models() or ()
+    named = next((item for item in listed if item.name == model), None)
+    if named is None:
+        return ServedWeights(names=())
+    return ServedWeights(
+        names=tuple(item.name for item in listed if item.root == named.root),
+        root=named.root,
+        max_model_len=named.max_model_len,
     )

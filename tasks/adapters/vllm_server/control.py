@@ -16,10 +16,11 @@ SHORT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model that a server lists; max_model_len is None where it does not say."""
+    """A model that a server lists; root (where its weights lie) and the rest as it says them."""
 
     name: str
     max_model_len: int | None
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,11 @@ class ControlClient:
         if not isinstance(rows, list):
             return None
         return tuple(
-            ServedModel(name=str(row["id"]), max_model_len=_int(row.get("max_model_len")))
+            ServedModel(
+                name=str(row["id"]),
+                max_model_len=_int(row.get("max_model_len")),
+                root=None if row.get("root") is None else str(row["root"]),
+            )
             for row in rows
             if isinstance(row, dict) and "id" in row
         )

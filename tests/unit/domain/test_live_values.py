@@ -1,5 +1,7 @@
 """What a set asks of a running engine: moved live, needing a restart, already so."""
 
+from dataclasses import replace
+
 import pytest
 
 from tasks.domain.catalogue.lookup import row
@@ -29,7 +31,7 @@ def test_live_values_inside_the_envelope_move_and_equal_ones_stay() -> None:
     assert plan.live == (ValueChange(name="max_num_seqs", old=64, new=256),)
     assert plan.unchanged == ("max_num_batched_tokens",)
     assert plan.moved == ParameterValues.of({"max_num_seqs": 256})
-    assert (plan.restart, plan.kept) == ((), ())
+    assert (plan.restart, plan.returned) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,28 @@ def test_everything_else_needs_a_restart_and_says_why(
     assert change.reason.startswith(reason)
 
 
-def test_a_live_value_that_the_set_does_not_name_is_kept() -> None:
-    plan = split_values(ParameterValues.of({"enable_prefix_caching": True}), STATE)
-    assert plan.kept == ("max_num_batched_tokens", "max_num_seqs")
-    assert plan.unchanged == ("enable_prefix_caching",)
+def test_a_live_value_that_the_set_does_not_name_returns_to_the_engines_start() -> None:
+    plan = split_values(ParameterValues.of({"max_num_seqs": 64}), STATE)
+    assert plan.returned == (ValueChange(name="max_num_batched_tokens", old=2048, new=8192),)
+    assert plan.moved == ParameterValues.of({"max_num_batched_tokens": 8192})
+    assert (plan.live, plan.unchanged) == ((), ("max_num_seqs",))
+
+    at_start = replace(STATE, in_force=STATE.envelope, asked=STATE.envelope)
+    plan = split_values(ParameterValues(), at_start)
+    assert plan.moved == ParameterValues()
+
+
+def test_a_value_that_still_drains_to_another_is_not_taken_as_it_stands() -> None:
+    # 64 run, 2 were asked for: to stay at 64 is a change, and so is the way back to the start.
+    asked = ParameterValues.of({"max_num_seqs": 2, "max_num_batched_tokens": 2048})
+    draining = replace(STATE, asked=asked)
+    plan = split_values(ParameterValues.of({"max_num_seqs": 64}), draining)
+    assert plan.live == (ValueChange(name="max_num_seqs", old=64, new=64),)
+    started = replace(draining, in_force=STATE.envelope)
+    (returned,) = split_values(
+        ParameterValues.of({"max_num_batched_tokens": 8192}), started
+    ).returned
+    assert (returned.name, returned.new) == ("max_num_seqs", 256)
 
 
 def test_a_parameter_is_live_only_on_the_versions_that_were_tried() -> None:
