@@ -79,7 +79,7 @@ def conduct_study(
     folder.write("report/plan.json", to_text(plan, indent=1))
     folder.write("report/request.json", to_text(request, indent=1))
     known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
-    searchers = searchers_of(materials)
+    searchers = searchers_of(materials, folder)
     result = with_engine(
         materials,
         folder,
@@ -109,7 +109,10 @@ def conduct_searches(materials: Materials, *, reporter: Reporter) -> tuple[Searc
     folder = StudyFolder.of(materials.place, request.name, request.study_id)
     known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
     running = run_searches(
-        request, known, infeasible_reasons(plan_materials(materials)), searchers_of(materials)
+        request,
+        known,
+        infeasible_reasons(plan_materials(materials)),
+        searchers_of(materials, folder),
     )
     found = with_engine(
         materials, folder, known, reporter, lambda carry_out: drive(running, carry_out)

@@ -18,7 +18,8 @@ from tasks.domain.search.protocol import NO_LIMIT, Budget, Policy
 from tasks.domain.search.random_grid import GridPolicy, RandomPolicy
 from tasks.domain.search.replay import MeasuredTable, Replay, replay
 from tasks.domain.search.space import SearchSpace
-from tasks.domain.search.start_points import Suggested
+from tasks.domain.search.start import search_start
+from tasks.domain.search.start_points import Suggested, starting_points
 
 
 class PolicyName(StrEnum):
@@ -113,13 +114,14 @@ def read_table(path: Path) -> MeasuredTable:
 def replay_policy(
     table: MeasuredTable, objective: Objective, *, name: str, seeds: int
 ) -> tuple[Replay, ...]:
-    """Return one replay for each seed 0..seeds-1."""
+    """Return one replay for each seed 0..seeds-1, with the starts that a study would have."""
     space, memory = table.space(), Calibrations(kv_tokens=table.kv_tokens)
+    starts = starting_points(space, search_start(objective.regime, objective.slo))
     return tuple(
         replay(
             table,
             objective,
-            lambda s: make_policy(name, space, objective, seed=s, memory=memory),
+            lambda s: make_policy(name, space, objective, seed=s, starts=starts, memory=memory),
             seed=seed,
         )
         for seed in range(seeds)

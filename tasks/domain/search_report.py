@@ -2,6 +2,7 @@
 
 from tasks.domain.arm_search import ProbedPoint, SearchReport
 from tasks.domain.parameters import ParameterValues
+from tasks.domain.search.protocol import PriorUse
 from tasks.domain.search.space import KNOBS
 from tasks.domain.search_rates import PointRate
 from tasks.domain.sustainable_rate import rate_table
@@ -66,9 +67,17 @@ def _cell(value: float | None, form: str) -> str:
 
 
 def _priors(report: SearchReport) -> list[str]:
-    used = [prior for probe in report.probes for prior in probe.priors] + list(report.priors)
-    told = dict.fromkeys(f"- {prior.source}: {prior.sentence}" for prior in used)
-    return ["Priors used:\n" + "\n".join(told)] if told else []
+    """Return every prior with its source and what it was used for: points by number, the stop."""
+    uses: dict[PriorUse, list[str]] = {}
+    for i, probe in enumerate(report.probes):
+        for prior in probe.priors:
+            uses.setdefault(prior, []).append(f"{i}")
+    for prior in report.priors:
+        uses.setdefault(prior, []).append("the stop")
+    told = [f"- {p.source}: {p.sentence} (for {', '.join(of)})" for p, of in uses.items()]
+    return (
+        ["Priors used, and the points that they were used for:\n" + "\n".join(told)] if told else []
+    )
 
 
 def _text(values: ParameterValues) -> str:

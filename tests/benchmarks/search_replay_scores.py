@@ -38,6 +38,8 @@ from tasks.domain.search.replay import (
     score,
     table_worths,
 )
+from tasks.domain.search.start import search_start
+from tasks.domain.search.start_points import Suggested, starting_points
 from tasks.domain.search.step_model import OfferedLoad
 from tasks.domain.slo import Slo
 from tasks.propose import make_policy
@@ -157,9 +159,13 @@ def replays_of(
 ) -> Iterator[Replay]:
     space, memory = table.space(), Calibrations(kv_tokens=table.kv_tokens)
     for objective in objectives:
+        # What a study's search starts from, without a curve: the guide's values for the regime.
+        starts = starting_points(space, search_start(objective.regime, objective.slo))
 
-        def make(seed: int, objective: Objective = objective) -> Policy:
-            return make_policy(name, space, objective, seed=seed, memory=memory)
+        def make(
+            seed: int, objective: Objective = objective, starts: tuple[Suggested, ...] = starts
+        ) -> Policy:
+            return make_policy(name, space, objective, seed=seed, starts=starts, memory=memory)
 
         for seed in range(SEEDS[name]):
             yield replay(table, objective, make, seed=seed)

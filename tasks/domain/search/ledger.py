@@ -95,8 +95,25 @@ class Ledger:
                     source="catalogue: defaults of this device",
                     sentence=f"vLLM unasked runs {self.space.reference.text}",
                 ),
+                *self._left_out(),
             ),
         )
+
+    def _left_out(self) -> tuple[PriorUse, ...]:
+        """Return what was believed of points and names that are not in the space."""
+        space = self.space
+        uses = [
+            PriorUse(source="catalogue and the installed engine", sentence=sentence)
+            for _, sentence in space.dropped
+        ]
+        if space.refused:
+            point, reason = space.refused[0]
+            n = len(space.refused)
+            of_all = f"{n} of {n + len(space.points)} points cannot run and are not asked"
+            uses.append(
+                PriorUse(source="plan and vLLM's checks", sentence=f"{of_all}: {point}: {reason}")
+            )
+        return tuple(uses)
 
     def stop(self) -> Stop | None:
         """Return why nothing may be asked any more, None while something may."""

@@ -4,7 +4,7 @@ Cells outside, one after another; inside a cell a step model fitted to the measu
 forecasts the rest (forecast.py). Without requests to fit it moves by the failing limit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.search.calibration import Calibrations
@@ -18,11 +18,16 @@ from tasks.domain.search.steering import failing_limits, move_from, without_kv_p
 
 MODEL_SOURCE = "step model: fitted to the requests of the points told so far"
 CHECKED = 2  # points that must have been told before a forecast may end a cell
+# Expected gains this close are not told apart: they are means of about a hundred draws each.
+ALIKE_FRAC = 0.1
 
 
 @dataclass(slots=True, kw_only=True)
 class OurPolicy:
-    """See the module. ``starts`` are the points that catalogue, guide and inflection suggest."""
+    """See the module. ``starts`` are the points that catalogue, guide and inflection suggest.
+
+    They are no points of their own right: each is forecast, and decides where forecasts are alike.
+    """
 
     ledger: Ledger
     seed: int
@@ -88,57 +93,40 @@ class OurPolicy:
         if not allowed:
             return f"cell {dict(cell.items)}: {exclusions[0].sentence}"
         outlooks = forecaster.outlooks(allowed)
-        chosen = self._chosen(outlooks, best)
+        top = max(told, key=lambda o: objective.worth(o) or 0.0)
+        move = move_from(top)
+        chosen = most_promising(
+            outlooks,
+            best=best,
+            pointed=frozenset(p for p in allowed if move and move.leads(top.point, p)),
+            starts=frozenset(point for point, _ in self.starts),
+        )
         reach = max(outlook.upper() for outlook in outlooks)
         if len(told) >= CHECKED and reach < best * (1 + objective.min_gain_frac):
             return (
                 f"cell {dict(cell.items)}: no open point is forecast above {reach:.4g} "
                 f"(97.5 %), which does not beat {best:.4g} by {100 * objective.min_gain_frac:g} %"
             )
-        return self._proposal(chosen, told, best, exclusions)
-
-    def _chosen(self, outlooks: tuple[Outlook, ...], best: float) -> Outlook:
-        """Return the largest expected gain, of equal ones a start point or the fewest overrides."""
-        suggested = {point for point, _ in self.starts}
-        return max(
-            outlooks,
-            key=lambda o: (
-                round(o.gain_over(best), 9),
-                round(o.mean, 9),
-                o.point in suggested,
-                -o.point.overrides,
-            ),
-        )
-
-    def _proposal(
-        self,
-        chosen: Outlook,
-        told: tuple[Observation, ...],
-        best: float,
-        exclusions: tuple[PriorUse, ...],
-    ) -> Proposal:
-        top = max(told, key=lambda o: self.ledger.objective.worth(o) or 0.0)
-        move = move_from(top)
-        priors = [
+        priors = (
             PriorUse(
                 source=MODEL_SOURCE,
                 sentence=f"{len(told)} points fitted; weak prior from the first one's latencies",
             ),
-            *(use for point, use in self.starts if point == chosen.point),
-            *(() if move is None else (move.prior,)),
+            *self._starts_in(outlooks, chosen.point),
+            *((move.prior,) if move and move.leads(top.point, chosen.point) else ()),
             *exclusions,
             *self.ledger.exclusions(),
-        ]
-        return Proposal(
-            point=chosen.point,
-            reason=f"at {top.point.text} {failing_limits(top)}; {chosen.point.text} is forecast "
-            f"at {chosen.mean:.4g} against {best:.4g}",
-            priors=tuple(priors),
-            forecast=Forecast(
-                mean=chosen.mean,
-                sd=float(chosen.worths.std()),
-                expected_gain=chosen.gain_over(best),
-            ),
+        )
+        return _proposal(chosen, top, best, priors)
+
+    def _starts_in(self, outlooks: tuple[Outlook, ...], chosen: Point) -> tuple[PriorUse, ...]:
+        """Return the starts that this choice used: all that were weighed first, then its own."""
+        means = {outlook.point: outlook.mean for outlook in outlooks}
+        first = len(self.ledger.observations) == 1
+        return tuple(
+            replace(use, sentence=f"{use.sentence}; {point.text} is forecast at {means[point]:.4g}")
+            for point, use in self.starts
+            if point in means and (first or point == chosen)
         )
 
     def _by_steering(
@@ -149,7 +137,7 @@ class OurPolicy:
         move = move_from(top)
         ahead = candidates
         if move is not None:
-            ahead = tuple(p for p in candidates if _agrees(p, top.point, move.seqs, move.tokens))
+            ahead = tuple(p for p in candidates if move.leads(top.point, p))
         for point, use in self.starts:
             if point in (ahead or candidates):
                 return Proposal(point=point, reason="a suggested start", priors=(use,))
@@ -159,6 +147,34 @@ class OurPolicy:
             reason=f"at {top.point.text} {failing_limits(top)}",
             priors=() if move is None else (move.prior,),
         )
+
+
+def most_promising(
+    outlooks: tuple[Outlook, ...],
+    *,
+    best: float,
+    pointed: frozenset[Point] = frozenset(),
+    starts: frozenset[Point] = frozenset(),
+) -> Outlook:
+    """Return the outlook with the largest expected gain over the best worth seen.
+
+    Of gains that are alike, one of those that diagnosis or failing limit point to, then a start;
+    of equal ones the fewest overrides.
+    """
+    gains = {outlook.point: outlook.gain_over(best) for outlook in outlooks}
+    most = max(gains.values())
+    alike = [o for o in outlooks if gains[o.point] >= (1 - ALIKE_FRAC) * most]
+    return max(
+        alike,
+        key=lambda o: (
+            most > 0 and o.point in pointed,
+            most > 0 and o.point in starts,
+            round(gains[o.point], 9),
+            round(o.mean, 9),
+            o.point in starts,
+            -o.point.overrides,
+        ),
+    )
 
 
 def nearest_levels(space: SearchSpace, anchor: Point, candidates: tuple[Point, ...]) -> Point:
@@ -176,12 +192,17 @@ def nearest_levels(space: SearchSpace, anchor: Point, candidates: tuple[Point, .
     return min(candidates, key=distance)
 
 
-def _agrees(point: Point, anchor: Point, seqs: int, tokens: int) -> bool:
-    """Tell whether a point lies the asked way of the anchor and no other way."""
-    moved = (
-        (point.max_num_seqs - anchor.max_num_seqs, seqs),
-        (point.max_num_batched_tokens - anchor.max_num_batched_tokens, tokens),
+def _proposal(
+    chosen: Outlook, top: Observation, best: float, priors: tuple[PriorUse, ...]
+) -> Proposal:
+    return Proposal(
+        point=chosen.point,
+        reason=f"at {top.point.text} {failing_limits(top)}; {chosen.point.text} is forecast "
+        f"at {chosen.mean:.4g} against {best:.4g}",
+        priors=priors,
+        forecast=Forecast(
+            mean=chosen.mean,
+            sd=float(chosen.worths.std()),
+            expected_gain=chosen.gain_over(best),
+        ),
     )
-    asked = [delta * way > 0 for delta, way in moved if way]
-    kept = all(delta == 0 for delta, way in moved if not way)
-    return kept and any(asked) and all(delta * way >= 0 for delta, way in moved)

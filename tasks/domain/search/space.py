@@ -49,13 +49,15 @@ class Point:
 class SearchSpace:
     """Points without a duplicate; ``reference`` is one of them and is measured first.
 
-    dropped: (what, sentence) of everything that was left out. kv_tokens: the KV pool's size by the
-    plan, None where it is not known.
+    dropped: (name, sentence) of what the engine does not take. refused: (point, sentence) of what
+    cannot run by the plan or by vLLM's own checks. kv_tokens: the KV pool's size by the plan, None
+    where it is not known.
     """
 
     points: tuple[Point, ...]
     reference: Point
     dropped: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     kv_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ def build_space(
         InvalidParameterError: where even the reference cannot run.
     """
     dropped: list[tuple[str, str]] = []
+    refused: list[tuple[str, str]] = []
     kept_cells = [_known(cell, installed, dropped) for cell in cells]
     points: list[Point] = []
     grids = [sorted({*levels.get(name, ()), defaults[name]}) for name in KNOBS]
@@ -128,16 +131,20 @@ def build_space(
         if reason is None:
             points.append(point)
         else:
-            dropped.append((point.text, reason))
+            refused.append((point.text, reason))
     wanted = {name: defaults[name] for name in KNOBS}
     reference = next((p for p in points if p.cell == kept_cells[0] and _knobs(p) == wanted), None)
     if reference is None:
         raise InvalidParameterError(
-            f"the reference {wanted} cannot run: {dropped[0][1] if dropped else 'no cell given'}; "
+            f"the reference {wanted} cannot run: {refused[0][1] if refused else 'no cell given'}; "
             "lower the values that the study starts from"
         )
     return SearchSpace(
-        points=tuple(points), reference=reference, dropped=tuple(dropped), kv_tokens=kv_tokens
+        points=tuple(points),
+        reference=reference,
+        dropped=tuple(dropped),
+        refused=tuple(refused),
+        kv_tokens=kv_tokens,
     )
 
 

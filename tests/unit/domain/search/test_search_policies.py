@@ -2,22 +2,27 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.domain.catalogue.row import Scenario
 from tasks.domain.errors import InvalidParameterError
-from tasks.domain.parameters import ParameterValues
+from tasks.domain.parameters import ParameterValues, Regime
 from tasks.domain.search.calibration import Calibrations
+from tasks.domain.search.forecast import Outlook
 from tasks.domain.search.gp_policy import GpPolicy
 from tasks.domain.search.ledger import Ledger
 from tasks.domain.search.objective import Objective
 from tasks.domain.search.observation import Observation
-from tasks.domain.search.ours import OurPolicy
+from tasks.domain.search.ours import OurPolicy, most_promising
 from tasks.domain.search.protocol import NO_LIMIT, Budget, Policy, Proposal, Stop
 from tasks.domain.search.random_grid import GridPolicy, RandomPolicy
 from tasks.domain.search.space import Point, SearchSpace
+from tasks.domain.search.start import search_start
 from tasks.domain.search.start_points import starting_points
+from tasks.domain.search.steering import move_from
 from tasks.domain.slo import Slo
 from tasks.domain.steps import TrialStatus
 from tests.fakes.search_points import SLO, grid, observed, point, unfit
@@ -139,6 +144,49 @@ def test_ours_logs_a_source_for_every_prior_that_it_uses() -> None:
     assert all(use.source and use.sentence for use in answer.priors)
     assert answer.priors[0].source.startswith("step model")
     assert answer.forecast is not None
+
+
+def outlook(seqs: int, *worths: float) -> Outlook:
+    return Outlook(point=point(seqs, 2048, overrides=1), worths=np.array(worths))
+
+
+def test_of_gains_that_are_alike_the_one_that_the_diagnosis_points_to_is_asked() -> None:
+    # Gains over 10: 4.0, 3.8 and 3.0; within a tenth of the largest are the first two.
+    outlooks = (outlook(64, 14.0), outlook(128, 13.8), outlook(256, 13.0))
+    best, second, third = (o.point for o in outlooks)
+    assert most_promising(outlooks, best=10.0).point == best
+    pointed = most_promising(outlooks, best=10.0, pointed=frozenset({second, third}))
+    assert pointed.point == second
+    start = most_promising(outlooks, best=10.0, starts=frozenset({second}))
+    assert start.point == second
+    far = most_promising(outlooks, best=10.0, pointed=frozenset({third}))
+    assert far.point == best
+
+
+def test_where_no_gain_is_forecast_the_highest_mean_decides() -> None:
+    outlooks = (outlook(64, 8.0), outlook(128, 9.0))
+    found = most_promising(outlooks, best=10.0, pointed=frozenset({outlooks[0].point}))
+    assert found.point.max_num_seqs == 128
+
+
+def test_ours_weighs_every_start_once_and_names_a_move_only_where_it_was_followed() -> None:
+    space = grid()
+    start = search_start(Regime.PEAK, TIGHT, asked=Scenario.ONLINE_CHAT)
+    policy = OurPolicy(ledger=ledger_of(space), seed=0, starts=starting_points(space, start))
+    reference = observed(space.reference, slo=TIGHT)
+    policy.tell(reference)
+    first = policy.ask()
+    assert isinstance(first, Proposal)
+    (weighed,) = [p for p in first.priors if "guide's values for online chat" in p.source]
+    assert "(max_num_seqs=16, max_num_batched_tokens=8192) is forecast at" in weighed.sentence
+    move = move_from(reference)
+    assert move is not None
+    assert (move.prior in first.priors) is move.leads(space.reference, first.point)
+    policy.tell(observed(first.point, slo=TIGHT))
+    second = policy.ask()
+    assert isinstance(second, Proposal)
+    assert second.point not in {p for p, _ in policy.starts}
+    assert not [p for p in second.priors if "guide's values" in p.source]
 
 
 def test_remembered_fits_change_no_answer() -> None:
