@@ -1,4 +1,4 @@
-"""Where a run keeps its things, and the environment that Prefect and MLflow start with."""
+"""Where a run keeps its things, and what its environment says of interpreters and stores."""
 
 import os
 from dataclasses import dataclass
@@ -86,27 +86,3 @@ def make_folder(folder: Path) -> None:
         raise StorageError(
             f"{folder}: cannot be made: {error}; set RETUNE_HOME to a folder that you may write"
         ) from error
-
-
-def prepare_prefect(place: Home) -> None:
-    """Set what Prefect reads when it is imported; what the user set stays.
-
-    Without PREFECT_API_URL and PREFECT_HOME the embedded server keeps its database under the
-    home, so that it meets no other Prefect's. Its own limit of twenty seconds to start fails on a
-    loaded host, and so did two minutes.
-    """
-    defaults = {
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "600",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "WARNING",
-        # A step that failed is told in one line by the progress; Prefect would add a traceback.
-        "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "CRITICAL",
-        "PREFECT_CLI_COLORS": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    if "PREFECT_API_URL" not in os.environ and "PREFECT_HOME" not in os.environ:
-        folder = place.root / "prefect"
-        make_folder(folder)
-        defaults["PREFECT_HOME"] = str(folder)
-    for name, value in defaults.items():
-        os.environ.setdefault(name, value)

@@ -10,6 +10,7 @@ import httpx
 from flows.environment import Home, engine_python, home, quantizer_python, tracking_uri
 from flows.host import device_of_host
 from flows.output import print_json, print_table
+from flows.prefect_server import sweep_servers
 from tasks.adapters.device_sampler.nvml import nvml_reason
 from tasks.adapters.engine_probe import probe_engine
 from tasks.adapters.mlflow_store.check import check_tracking
@@ -133,13 +134,15 @@ def _port(place: Home) -> Check:
 
 def _leftovers(place: Home) -> Check:
     leftovers = sweep_engines(place.leases)
+    servers = len(sweep_servers(place))
     running = [left for left in leftovers if left.action not in ("ended", "removed")]
     told = "; ".join(f"pid {left.pid}: {left.action}, {left.reason}" for left in running)
     return Check(
         name="leftovers",
         ok=not running,
         needed=False,
-        found=told or f"none ({len(leftovers)} engine records looked at)",
+        found=told
+        or f"none ({len(leftovers)} engine records looked at, {servers} Prefect servers ended)",
         fix="another run may be using them; wait for it or stop it",
     )
 

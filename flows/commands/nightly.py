@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from flows.environment import home, prepare_prefect
+from flows.environment import home
 from flows.output import print_json, print_lines
+from flows.prefect_server import prepare_prefect
 from tasks.domain.nightly import NightOutcome
 
 EXIT_CODES = {NightOutcome.KEEP: 0, NightOutcome.RETUNE: 1, NightOutcome.INCONCLUSIVE: 2}

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from flows.environment import home, prepare_prefect
+from flows.environment import home
 from flows.output import print_json, print_lines
+from flows.prefect_server import prepare_prefect
 
 
 def release_command(study: Path, *, url: str | None, as_json: bool) -> int:

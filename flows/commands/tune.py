@@ -4,8 +4,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from flows.environment import Home, home, prepare_prefect, quiet
+from flows.environment import Home, home, quiet
 from flows.output import print_json, print_lines, print_table
+from flows.prefect_server import prepare_prefect
 from flows.recall import shared_outcomes
 from flows.study_run import StudyReport
 from tasks.adapters.config_files.loading import load_study
