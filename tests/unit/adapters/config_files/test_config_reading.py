@@ -167,7 +167,7 @@ def test_a_search_may_name_the_guides_scenario(configs: Path) -> None:
     assert search is not None
     assert search.scenario is Scenario.ONLINE_CHAT
     with pytest.raises(ConfigError, match=r"search\.scenario.*'online chat'.*'RAG'"):
-        load_study(edited(path, "scenario: online chat", "scenario: RAG"))
+        load_study(edited(path, "20\n  scenario: online chat", "20\n  scenario: RAG"))
 
 
 def test_the_scenarios_of_a_search_are_those_with_values_for_a_knob() -> None:
