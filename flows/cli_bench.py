@@ -5,14 +5,18 @@ from typing import Annotated
 
 import typer
 
-from flows.cli_options import JsonOption
+from flows.cli_options import WINDOW_HELP, JsonOption
 
 
 def bench(
     url: Annotated[
         str, typer.Option(help="Base URL of the endpoint, for example http://host:8000.")
     ],
-    traffic: Annotated[Path, typer.Option(help="A traffic YAML or a trace file.")],
+    traffic: Annotated[
+        Path,
+        typer.Option(help="A traffic YAML or a trace file; its gaps above 10 min are compressed."),
+    ],
+    window: Annotated[str | None, typer.Option(help=f"Of a trace file: {WINDOW_HELP}")] = None,
     model: Annotated[str | None, typer.Option(help="Served name; default: the only one.")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Offered rate in req/s; default: the traffic's own.")
@@ -48,8 +52,9 @@ def bench(
     from flows.commands.bench import BenchPlan, bench_command
 
     plan = BenchPlan(
-        rate=rate, duration=duration, sustainable=sustainable, max_probes=max_probes, curve=curve,
-        workers=workers, tokenizer=tokenizer, chat=chat, plain=plain,
+        window=window, rate=rate, duration=duration, sustainable=sustainable,
+        max_probes=max_probes, curve=curve, workers=workers, tokenizer=tokenizer, chat=chat,
+        plain=plain,
     )  # fmt: skip
     code = bench_command(
         url, traffic, plan, model=model, slo=slo, api_key_env=api_key_env, as_json=as_json

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli_options import JsonOption
+from flows.cli_options import WINDOW_HELP, JsonOption
 
 trace_app = typer.Typer(no_args_is_help=True, help="Look at traffic traces.")
 
@@ -18,7 +18,6 @@ PromptTokensOption = Annotated[
 OutputTokensOption = Annotated[
     int | None, typer.Option(min=1, help="What a request counts as whose output is not logged.")
 ]
-WINDOW_HELP = "START:END in seconds from the trace's start; a ServeGen folder needs one."
 
 
 @trace_app.command("show")

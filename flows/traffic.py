@@ -55,6 +55,16 @@ def read_part(
     return cut(trace, start_s or 0.0, trace.duration_s + LAST_IN_S if end_s is None else end_s)
 
 
+def replayed_part(path: Path, *, part: tuple[float, float] | None = None) -> Trace:
+    """Return a trace file as it is replayed: the part in seconds, long gaps compressed and told.
+
+    Raises:
+        TraceError: names the file and what to do.
+    """
+    start_s, end_s = (None, None) if part is None else part
+    return compress_gaps(read_part(path, start_s=start_s, end_s=end_s))
+
+
 def _from_file(source: TrafficSource, file: TraceFile) -> Trace:
     """Return the part, thinned to one engine's share: 1/N of it, 1/(N - 1) in failover.
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flows.bench_run import BenchRun
+from flows.commands.trace import parse_window
 from flows.environment import home
 from flows.output import print_json, print_lines
 from flows.progress import Reporter
-from flows.traffic import doubt_lines, traffic_of
+from flows.traffic import doubt_lines, replayed_part, traffic_of
 from tasks import deploy
 from tasks.adapters.client_tokenizer import ClientTokenizer
 from tasks.adapters.config_files.loading import load_traffic
 from tasks.adapters.model_files import read_vocabulary
-from tasks.adapters.trace_files.loading import load_trace
 from tasks.check_tokens import check_tokens
 from tasks.domain.concurrency_curve import ConcurrencyCurve
 from tasks.domain.errors import ConfigError
@@ -37,11 +37,12 @@ _LIMITS = ("ttft", "tpot", "e2e")
 class BenchPlan:
     """What to measure: a rate for ``duration`` seconds, or a curve, or the sustainable rate.
 
-    rate: req/s, None for the traffic's own. curve: largest concurrency, None for no curve.
+    window: START:END of a trace file. rate: req/s, None for the traffic's own. curve: largest concurrency, None for no curve.
     tokenizer: the served model's folder, for prompts of its own tokens and to check its counts.
     plain: none of vLLM's own request fields. chat: the chat route, which needs the tokenizer.
     """
 
+    window: str | None = None
     rate: float | None = None
     duration: float = 60.0
     sustainable: bool = False
@@ -83,12 +84,13 @@ def bench_command(
     """Measure the endpoint and print the figures; 1 where they must not be believed."""
     limits = parse_slo(slo)
     _check(plan, slo)
+    trace = _trace(traffic, plan.window)
     endpoint = deploy.attach_engine(url, model=model, api_key_env=api_key_env)
     tokenizer = None if plan.tokenizer is None else ClientTokenizer(plan.tokenizer)
     stamp = f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:4]}"
     run = BenchRun(
         endpoint=endpoint,
-        trace=_trace(traffic),
+        trace=trace,
         slo=limits,
         folder=home().root / "bench" / stamp,
         reporter=Reporter(),
@@ -192,7 +194,13 @@ def _vocabulary(folder: Path | None) -> PromptVocabulary:
     return read_vocabulary(folder)
 
 
-def _trace(path: Path) -> Trace:
-    if path.suffix in (".yaml", ".yml"):
-        return traffic_of(load_traffic(path))
-    return load_trace(path)
+def _trace(path: Path, window: str | None) -> Trace:
+    """Return the traffic of a YAML, which names its own part, or of a trace file and a part."""
+    if path.suffix not in (".yaml", ".yml"):
+        return replayed_part(path, part=None if window is None else parse_window(window))
+    if window is not None:
+        raise ConfigError(
+            f"--window {window} is for a trace file; {path} names its own part: set trace.start_s "
+            "and trace.end_s there"
+        )
+    return traffic_of(load_traffic(path))

@@ -84,9 +84,32 @@ def test_figures_not_to_be_believed_exit_with_1(tmp_path: Path) -> None:
     assert "NO_SUCCESSFUL_REQUESTS" in [flag["code"] for flag in found["measurement"]["flags"]]
 
 
+def test_a_trace_file_is_replayed_in_part_and_its_long_gaps_are_told(tmp_path: Path) -> None:
+    # An hour of silence between 20 short prompts and 20 long ones.
+    rows = [
+        {"arrival_s": start + i * 0.05, "prompt_tokens": tokens, "output_tokens": 4}
+        for start, tokens in ((0.0, 8), (3600.0, 16))
+        for i in range(20)
+    ]
+    path = tmp_path / "day.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    command = ["bench", "--traffic", str(path), "--duration", "0.99", "--json"]
+    with golden_server(steady(4, gap_s=0.002, first_s=0.01)) as server:
+        part = CliRunner().invoke(app, [*command, "--url", server.url, "--window", "3600:3700"])
+        whole = CliRunner().invoke(app, [*command, "--url", server.url, "--rate", "40"])
+    found = json.loads(part.stdout)
+    assert found["measurement"]["n_requests"] == 20
+    (parquet,) = Path(found["folder"]).glob("*/requests.parquet")
+    assert set(pq.read_table(parquet)["asked_prompt_tokens"].to_pylist()) == {16}
+    assert "GAP_COMPRESSED" not in part.stderr
+    assert "1 gaps above 600 s compressed to 60 s" in " ".join(whole.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--window", "5"], "needed START:END in seconds"),
+        (["--traffic", "configs/traffic/peak.yaml", "--window", "0:60"], "names its own part"),
         (["--sustainable"], "--sustainable needs --slo"),
         (["--sustainable", "--slo", "ttft=1", "--curve", "4"], "one at a time"),
         (["--chat"], "--tokenizer"),
