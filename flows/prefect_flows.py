@@ -4,6 +4,7 @@ Import this module only after ``prepare_prefect``; a worker's environment does t
 prefect.yaml.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from prefect import flow
@@ -13,7 +14,7 @@ from prefect.flows import Flow
 from prefect.runtime import flow_run as current_run
 from prefect.states import Completed, Failed
 
-from flows.environment import home, quiet
+from flows.environment import Home, home, quiet
 from flows.host import commit_tags
 from flows.nightly_run import NightReport, conduct_night
 from flows.prefect_tasks import as_prefect_tasks
@@ -25,6 +26,7 @@ from flows.study_run import StudyReport, conduct_study
 from tasks.adapters.config_files.loading import load_nightly, load_study
 from tasks.deploy import sweep_engines
 from tasks.domain.nightly import NightOutcome
+from tasks.domain.parameters import ParameterSet
 from tasks.domain.release_gate import Gate
 from tasks.domain.study_request import StudyRequest
 
@@ -41,6 +43,11 @@ def run_tags() -> Tags:
     """Return the tags that tie a tracking run to the flow run and the commit."""
     tags = (("prefect.flow_run_id", str(current_run.id)),) if current_run.id else ()
     return (*tags, *commit_tags())
+
+
+def _registered(place: Home) -> Callable[[str], ParameterSet]:
+    """Return what reads a set that a file names as ``registry:NAME@ALIAS``."""
+    return lambda source: read_source(source, place).parameter_set
 
 
 @flow(
@@ -70,9 +77,7 @@ def nightly(
     """Hold the sets in force against fresh traffic; a set that no longer holds emits an event."""
     reporter = Reporter(quiet=quiet())
     place = home()
-    files = load_nightly(
-        Path(config), registered=lambda source: read_source(source, place).parameter_set
-    )
+    files = load_nightly(Path(config), registered=_registered(place))
     reports = conduct_night(
         files,
         place,
@@ -105,9 +110,10 @@ def release(study: str, url: str | None = None) -> State:
     So the exit code of ``prefect deployment run release/manual --watch`` gates the release.
     """
     reporter = Reporter(quiet=quiet())
+    place = home()
     report: ReleaseReport = conduct_release(
-        load_study(Path(study)),
-        home(),
+        load_study(Path(study), registered=_registered(place)),
+        place,
         url=url,
         reporter=reporter,
         wrap=as_prefect_tasks,

@@ -56,7 +56,7 @@ def conduct_release(
     if files.parameter_set is None:
         raise ConfigError(
             f"{files.path}: parameter_set: a release gate needs the set that is to go out; name "
-            "its file, for example ../parameter_sets/peak.yaml"
+            "its file, for example ../parameter_sets/peak.yaml, or registry:NAME@champion"
         )
     attached = None if url is None else deploy.attach_engine(url)
     host = find_host(place, attached=attached)

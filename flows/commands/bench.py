@@ -37,7 +37,8 @@ _LIMITS = ("ttft", "tpot", "e2e")
 class BenchPlan:
     """What to measure: a rate for ``duration`` seconds, or a curve, or the sustainable rate.
 
-    window: START:END of a trace file. rate: req/s, None for the traffic's own. curve: largest concurrency, None for no curve.
+    window: START:END of a trace file. rate: req/s, None for the traffic's own. curve: largest
+    concurrency, None for no curve.
     tokenizer: the served model's folder, for prompts of its own tokens and to check its counts.
     plain: none of vLLM's own request fields. chat: the chat route, which needs the tokenizer.
     """

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks import publish
+from tasks.adapters.config_files.parameter_set_file import load_parameter_set
+from tasks.domain.set_registry import registered_name
 from tests.conftest import REPOSITORY
 
 EASY_SLO = "ttft_s: 60\nattainment_frac: 0.5\n"  # kept on a host of any speed
@@ -65,6 +68,19 @@ def with_load(path: Path, seconds: int) -> Path:
     return path
 
 
+def put_in_force(home: Path, path: Path) -> str:
+    """Register a set's file, promote it, and return the name by which a study takes it."""
+    registry = publish.Registry(
+        tracking_uri=f"sqlite:///{home / 'mlflow.db'}", lock_dir=home / "locks"
+    )
+    found = load_parameter_set(path)
+    version = publish.register_set(path, found, registry=registry)
+    moved = publish.promote_set(
+        registered_name(found.model, found.regime), version.version, registry=registry
+    )
+    return f"registry:{moved.name}@champion"
+
+
 @pytest.mark.parametrize(
     ("slo", "seconds", "code", "answer"),
     [
@@ -79,6 +95,11 @@ def test_the_release_gate_exits_with_its_answer(
 ) -> None:
     study = with_load(configs / "studies" / "demo.yaml", seconds)
     (configs / "slo" / "chat-cpu.yaml").write_text(slo)
+    if answer == "GO":  # the set in force, by its registered name
+        champion = put_in_force(home, configs / "parameter_sets" / "peak.yaml")
+        text = study.read_text()
+        assert "../parameter_sets/peak.yaml" in text
+        study.write_text(text.replace("../parameter_sets/peak.yaml", champion))
     ended = retune(home, "release", str(study), "--url", engine_url, "--json")
     assert ended.returncode == code, ended.stdout + ended.stderr
     document = json.loads(ended.stdout)

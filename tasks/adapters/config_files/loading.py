@@ -1,8 +1,8 @@
 """Turns YAML files into domain records: follows the paths in them and checks across files."""
 
-from collections.abc import Callable
 from pathlib import Path
 
+from tasks.adapters.config_files.named_set import Registered, named_set, unregistered
 from tasks.adapters.config_files.parameter_set_file import engine_values as _values
 from tasks.adapters.config_files.parameter_set_file import load_parameter_set as load_parameter_set
 from tasks.adapters.config_files.reading import read_model
@@ -22,7 +22,7 @@ from tasks.adapters.config_files.study_schema import (
 )
 from tasks.domain.catalogue.row import Scenario
 from tasks.domain.errors import ConfigError
-from tasks.domain.parameters import ParameterSet, Regime
+from tasks.domain.parameters import Regime
 from tasks.domain.set_registry import REGISTRY
 from tasks.domain.site_files import (
     ModelSource,
@@ -43,13 +43,14 @@ from tasks.domain.study_request import (
 )
 from tasks.domain.traffic_model import LengthDistribution, TrafficModel, lognormal_lengths
 
-Registered = Callable[[str], ParameterSet]
-
 SHIPPED_EVALUATION = Path(__file__).resolve().parents[3] / "configs" / "evaluation"
 
 
-def load_study(path: Path) -> StudyFiles:
+def load_study(path: Path, *, registered: Registered | None = None) -> StudyFiles:
     """Return the study with every file that it names.
+
+    registered: reads a set that is named ``registry:NAME@ALIAS``; without it such a set is not
+    read, since only a release gate needs it.
 
     Raises:
         ConfigError: names the file, the key, the value and what is allowed.
@@ -60,10 +61,12 @@ def load_study(path: Path) -> StudyFiles:
     searched = None
     if file.search is not None and file.search.traffic is not None:
         searched = _traffic(path, file.search.traffic, regime=file.regime)
-    parameter_set = None
-    if file.parameter_set is not None:
-        parameter_set = load_parameter_set(_beside(path, file.parameter_set))
-        _same(path, "parameter_set", parameter_set, model=model, regime=file.regime)
+    held, parameter_set = file.parameter_set, None
+    if held is not None and (registered is not None or not held.startswith(REGISTRY)):
+        parameter_set = named_set(
+            path, "parameter_set", held, model=model.name, regime=file.regime,
+            registered=registered or unregistered,
+        )  # fmt: skip
     return StudyFiles(
         path=str(path),
         name=file.name,
@@ -93,7 +96,7 @@ def load_study(path: Path) -> StudyFiles:
     )
 
 
-def load_nightly(path: Path, *, registered: Registered | None = None) -> NightlyFiles:
+def load_nightly(path: Path, *, registered: Registered = unregistered) -> NightlyFiles:
     """Return the nightly configuration with every file that it names.
 
     registered: reads a set that is named ``registry:NAME@ALIAS`` instead of a file.
@@ -179,13 +182,12 @@ def load_traffic(path: Path) -> TrafficSource:
 
 
 def _nightly_regime(
-    path: Path, part: NightlyRegimePart, model: ModelSource, registered: Registered | None
+    path: Path, part: NightlyRegimePart, model: ModelSource, registered: Registered
 ) -> NightlyRegime:
-    if registered is not None and part.parameter_set.startswith(REGISTRY):
-        parameter_set = registered(part.parameter_set)
-    else:
-        parameter_set = load_parameter_set(_beside(path, part.parameter_set))
-    _same(path, f"regimes.{part.regime}", parameter_set, model=model, regime=part.regime)
+    parameter_set = named_set(
+        path, f"regimes.{part.regime}", part.parameter_set, model=model.name, regime=part.regime,
+        registered=registered,
+    )  # fmt: skip
     return NightlyRegime(
         regime=Regime(part.regime),
         parameter_set=parameter_set,
@@ -203,18 +205,6 @@ def _traffic(path: Path, named: str, *, regime: str) -> TrafficSource:
             f"{traffic.regime.value!r}; make them the same"
         )
     return traffic
-
-
-def _same(path: Path, key: str, found: ParameterSet, *, model: ModelSource, regime: str) -> None:
-    for name, has, wants in (
-        ("model", found.model, model.name),
-        ("regime", found.regime.value, regime),
-    ):
-        if has != wants:
-            raise ConfigError(
-                f"{path}: {key}: parameter set {found.name!r} is for {name} {has!r}, "
-                f"needed {wants!r}; name the right set"
-            )
 
 
 def _beside(path: Path, named: str) -> Path:

@@ -142,6 +142,20 @@ def test_a_night_takes_a_registered_set_where_it_names_one(configs: Path) -> Non
     assert off_peak.parameter_set.values.items == ()
     with pytest.raises(ConfigError, match="'other'"):
         load_nightly(nightly, registered=lambda _: replace(champion, model="other"))
+    with pytest.raises(ConfigError, match="name a set's file"):
+        load_nightly(nightly)
+
+
+def test_a_release_gates_a_registered_set_where_the_study_names_one(configs: Path) -> None:
+    named = "registry:smollm2-135m.peak@champion"
+    study = edited(configs / "studies" / "demo.yaml", "../parameter_sets/peak.yaml", named)
+    champion = load_parameter_set(configs / "parameter_sets" / "peak.yaml")
+    sets = {named: replace(champion, values=ParameterValues.of({"max_num_seqs": 4}))}
+    assert load_study(study, registered=sets.__getitem__).parameter_set == sets[named]
+    with pytest.raises(ConfigError, match="parameter_set: parameter set 'peak' is for regime"):
+        load_study(study, registered=lambda _: replace(champion, regime=Regime.OFF_PEAK))
+    # A study runs without it: no tracking store is asked for a set that only a gate needs.
+    assert load_study(study).parameter_set is None
 
 
 def test_the_sustainable_rate_is_off_until_a_study_asks_for_it(configs: Path) -> None:
