@@ -8,7 +8,7 @@ from flows.study_folder import StudyFolder
 from tasks.domain.codec import RecordFormatError, from_text, to_text
 from tasks.domain.inflection import Inflection
 from tasks.domain.search.start import SearchStart, search_start
-from tasks.domain.search_curve import known_inflection
+from tasks.domain.search_curve import known_inflection, said_curve
 from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
 from tasks.domain.trial import Trial
 
@@ -47,7 +47,7 @@ def _newest_inflection(
 ) -> tuple[Inflection | None, str]:
     """Return the inflection point that was measured last and holds for the arm, and where."""
     found = [
-        (path.stat().st_mtime, inflection, f"curve of {trial.arm.name} in {path.parents[2].name}")
+        (path.stat().st_mtime, inflection, f"{said_curve(trial)} in {path.parents[2].name}")
         for path, other, trial in _trials_beside(folder)
         if (inflection := known_inflection(request, arm, other=other, trial=trial)) is not None
     ]

@@ -25,3 +25,9 @@ def known_inflection(
     if not same or trial.curve is None or trial.curve.inflection.knee is None:
         return None
     return trial.curve.inflection
+
+
+def said_curve(trial: Trial) -> str:
+    """Return the curve's name with its quantile: a short one does not cover p99."""
+    quantile = "" if trial.curve is None else f" (TTFT p{100 * trial.curve.quantile:g})"
+    return f"curve of {trial.arm.name}{quantile}"

@@ -64,7 +64,7 @@ def keep_curve(
     folder: StudyFolder, request: StudyRequest, arm: Arm, inflection: Inflection
 ) -> Path:
     """Keep what a study with a curve leaves on disk."""
-    curve = ConcurrencyCurve(quantile=0.99, points=(), inflection=inflection)
+    curve = ConcurrencyCurve(quantile=0.9, points=(), inflection=inflection)
     trial = Trial(arm=arm, status=TrialStatus.COMPLETE, curve=curve)
     folder.write("report/request.json", to_text(request))
     return folder.write(f"trials/{arm.name}/trial.json", to_text(trial))
@@ -87,7 +87,7 @@ def test_the_curve_that_another_study_measured_last_is_found_and_kept(tmp_path: 
 
     found = kept_start(own, request, TUNED, SearchPlan())
     assert found.inflection == knee(24)
-    assert found.inflection_source == "curve of reference in demo-2"
+    assert found.inflection_source == "curve of reference (TTFT p90) in demo-2"
     keep_curve(StudyFolder.of(place, "demo", "5"), request, reference, knee(48)).touch()
     assert kept_start(own, request, TUNED, SearchPlan()) == found
 
@@ -152,5 +152,5 @@ def test_a_searched_arm_starts_from_the_knee_that_another_study_measured(tmp_pat
     assert isinstance(policy, OurPolicy)
     point, use = policy.starts[0]
     assert point.max_num_seqs == 256
-    assert use.source == "inflection point: curve of defaults in curves-1"
+    assert use.source == "inflection point: curve of defaults (TTFT p90) in curves-1"
     assert use.sentence == "p99 from 256 on"
