@@ -63,17 +63,19 @@ def search_part(folder: Path, report: dict[str, Any], steps: Rows) -> Iterator[s
         cells = measured(m) if m is not None else (probe["status"],) + ("-",) * 5
         rows.append((point(probe["values"]), *cells))
     yield table(("point", *MEASURED), rows)
-    own = [s for s in steps if s["arm"] == arm]
-    live = [s for s in own if s["step"] == "Measure" and s.get("live")]
-    began = min((s["began_s"] for s in own if s["step"] == "Deploy"), default=None)
-    if live and began is not None:
-        wall_s = max(s["began_s"] + s["seconds"] for s in live) - began
-        load_s = sum(s["seconds"] for s in live)
-        offered_s = sum(min(s["seconds"], s["load_s"]) for s in live)
+    lives = engine_lives([step for step in steps if step["arm"] == arm])
+    if lives:
+        wall_s = sum(
+            life[-1]["began_s"] + life[-1]["seconds"] - life[0]["began_s"] for life in lives
+        )
+        loads = [step for life in lives for step in life if step["step"] == "Measure"]
+        offered_s = sum(min(step["seconds"], step["load_s"]) for step in loads)
+        drained_s = sum(step["seconds"] for step in loads)
         yield (
-            f"{report['load_s']:.0f} s of load for {len(rows)} points; with the rates' probes "
-            f"{offered_s:.0f} s offered and {load_s:.0f} s until drained, of {wall_s:.0f} s wall: "
-            f"{offered_s / wall_s:.0%} and {load_s / wall_s:.0%}; stopped: {report['stop_reason']}"
+            f"{report['load_s']:.0f} s of load for {len(rows)} points. With the rates' probes "
+            f"{offered_s:.0f} s of load, {drained_s:.0f} s until drained, of {wall_s:.0f} s wall "
+            f"on {len(lives)} engines: {offered_s / wall_s:.0%} and {drained_s / wall_s:.0%}. "
+            f"Stopped: {report['stop_reason']}"
         )
     rows = []
     for found in report.get("rates", ()):
@@ -86,6 +88,20 @@ def search_part(folder: Path, report: dict[str, Any], steps: Rows) -> Iterator[s
         rows.append((point(found["values"]), *(rate_side(p) for p in sides), f"{len(by_multiple)}"))
     if rows:
         yield table(("point", "sustains req/s", "fails at req/s", "probes"), rows)
+
+
+def engine_lives(steps: Rows) -> list[Rows]:
+    """Return the steps of each live engine, from its start to its last load."""
+    lives: list[Rows] = []
+    for step in steps:
+        if step["step"] == "Deploy":
+            lives.append([])
+        if lives and (step["step"] != "Measure" or step.get("live")):
+            lives[-1].append(step)
+    for life in lives:
+        while life and life[-1]["step"] != "Measure":
+            life.pop()
+    return [life for life in lives if life]
 
 
 def rate_side(probe: dict[str, Any] | None) -> str:
