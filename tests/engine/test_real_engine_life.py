@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -202,10 +203,10 @@ def streamed(engine: RunningEngine, model: str) -> Iterator[str]:
         yield from reply.iter_lines()
 
 
-def core_of(engine: RunningEngine) -> psutil.Process:
-    """Return the process that vLLM names EngineCore."""
+def process_of(engine: RunningEngine, title: str) -> psutil.Process:
+    """Return the process that vLLM gives this title."""
     children = psutil.Process(engine.pid).children(recursive=True)
-    return next(child for child in children if "EngineCore" in " ".join(child.cmdline()))
+    return next(child for child in children if f"VLLM::{title}" in " ".join(child.cmdline()))
 
 
 def test_an_engine_whose_core_is_killed_under_load_is_classified(tmp_path: Path) -> None:
@@ -216,10 +217,30 @@ def test_an_engine_whose_core_is_killed_under_load_is_classified(tmp_path: Path)
         with contextlib.suppress(httpx.HTTPError):
             for _ in streamed(engine, "life-6"):
                 if not killed:
-                    core_of(engine).kill()
+                    process_of(engine, "EngineCore").kill()
                     killed = True
         assert killed
         failure = engine.dying_words()
         assert failure is not None
         assert (failure.code, failure.retry) == ("ENGINE_DIED", True)
+    assert of_directory(tmp_path / "w") == []
+
+
+def test_an_engine_that_runs_out_of_memory_under_load_says_when(tmp_path: Path) -> None:
+    with deploy_engine(
+        launch("life-7"), workdir=tmp_path / "w", lease_dir=tmp_path / "leases"
+    ) as engine:
+        worker = process_of(engine, "Worker")
+        limit = worker.memory_info().vms + (128 << 20)
+        resource.prlimit(worker.pid, resource.RLIMIT_AS, (limit, limit))
+        # The logits of a whole prompt: 900 tokens x 49,152 x 4 bytes = 177 MB in one piece.
+        body = {"model": "life-7", "prompt": [1000] * 900, "max_tokens": 4, "prompt_logprobs": 1}
+        with contextlib.suppress(httpx.TransportError):
+            reply = httpx.post(f"{engine.endpoint.url}/v1/completions", json=body, timeout=60.0)
+            assert reply.status_code == 500
+        failure = engine.dying_words()
+    assert failure is not None
+    assert (failure.code, failure.infeasible) == ("HOST_OUT_OF_MEMORY", True)
+    assert failure.detail("when") == "load"
+    assert "can't allocate memory" in failure.root_cause
     assert of_directory(tmp_path / "w") == []
