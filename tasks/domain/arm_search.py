@@ -8,7 +8,6 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tasks.domain.comparison import WINDOW_TAILS
 from tasks.domain.engine_session import EngineSession
 from tasks.domain.load_point import LoadKind, LoadPoint
 from tasks.domain.measurement import Measurement
@@ -37,6 +36,7 @@ from tasks.domain.study_request import Arm, SearchPlan, StudyRequest
 
 SEARCH_TRAFFIC = "search"
 PROBE_STEP_S = 5.0
+PROBE_TAILS = 3.0
 LONGEST_PROBE_S = 300.0
 
 
@@ -94,6 +94,11 @@ class SearchReport:
     priors: tuple[PriorUse, ...] = ()
     rates: tuple[PointRate, ...] = ()
     failure: Failed | None = None
+
+    @property
+    def best_worth(self) -> float | None:
+        """The largest worth of a point, None where no point has one."""
+        return max((p.worth for p in self.probes if p.worth is not None), default=None)
 
 
 Searching = Generator[Step, Outcome, SearchReport]
@@ -205,7 +210,7 @@ class ArmSearch:
         )
 
     def _lengthen(self, outcome: Outcome) -> bool:
-        """Make every probe as long as a window must be, three E2E tails; True where that is longer.
+        """Make every probe at least three E2E tails long; return True where that is longer.
 
         Seen on an H200: in 14 s a cap of 64 kept the SLO for 99 % of the requests, in 90 s for
         82 %, since its queue had no time to grow; requests took up to 14 s.
@@ -213,7 +218,7 @@ class ArmSearch:
         tail = outcome.measurement.e2e_tail_s if isinstance(outcome, Measured) else None
         if tail is None:
             return False
-        needed = PROBE_STEP_S * math.ceil(WINDOW_TAILS * tail / PROBE_STEP_S)
+        needed = PROBE_STEP_S * math.ceil(PROBE_TAILS * tail / PROBE_STEP_S)
         longer = min(needed, LONGEST_PROBE_S)
         if longer <= self.probe_s:
             return False

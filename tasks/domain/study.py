@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tasks.domain.arm_run import ArmRun, Stepping
 from tasks.domain.arm_search import ArmSearch, Searcher, SearchReport
+from tasks.domain.cells import cells_not_best
 from tasks.domain.decision import Decision
 from tasks.domain.steps import Failed, Outcome, Step, TrialStatus
 from tasks.domain.study_decision import study_decision
@@ -113,7 +114,9 @@ def run_searches(
         unfit = report.failure or _nothing_found(arms, i, report)
         if unfit is not None:
             ruled_out[arm.name] = unfit
-    return Searched(arms=tuple(arms), ruled_out=ruled_out, searches=tuple(searches))
+    sound = {search.arm: search for search in searches if search.failure is None}
+    lost = cells_not_best(arms, sound, min_gain_frac=request.min_gain_frac)
+    return Searched(arms=tuple(arms), ruled_out={**lost, **ruled_out}, searches=tuple(searches))
 
 
 def _trials(

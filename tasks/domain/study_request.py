@@ -16,6 +16,8 @@ class Arm:
     """One assignment that a study compares: a checkpoint's method and engine values.
 
     searched: its live knobs are found by a search first; ``values`` are what the search keeps.
+    cell_of: the name that arms share which differ only in values that need a restart: one of them
+    is measured after the searches.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Arm:
     values: ParameterValues
     is_reference: bool = False
     searched: bool = False
+    cell_of: str = ""
 
 
 def gpus_of(arm: Arm) -> int:

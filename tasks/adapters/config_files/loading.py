@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tasks.adapters.config_files.arms import study_arms
 from tasks.adapters.config_files.named_set import Registered, named_set, unregistered
 from tasks.adapters.config_files.parameter_set_file import engine_values as _values
 from tasks.adapters.config_files.parameter_set_file import load_parameter_set as load_parameter_set
@@ -34,7 +35,6 @@ from tasks.domain.site_files import (
 )
 from tasks.domain.slo import Slo
 from tasks.domain.study_request import (
-    Arm,
     EvaluationPlan,
     LoadPlan,
     QuantizationPlan,
@@ -74,16 +74,7 @@ def load_study(path: Path, *, registered: Registered | None = None) -> StudyFile
         regime=Regime(file.regime),
         slo=load_slo(_beside(path, file.slo)),
         traffic=traffic,
-        arms=tuple(
-            Arm(
-                name=arm.name,
-                method=arm.checkpoint,
-                values=_values(path, f"arms.{i}.values", arm.values),
-                is_reference=arm.reference,
-                searched=arm.search,
-            )
-            for i, arm in enumerate(file.arms)
-        ),
+        arms=study_arms(path, file),
         load=_load(file.load),
         search=_search(file.search),
         search_traffic=searched,

@@ -142,11 +142,14 @@ class RatesPart(StrictModel):
 class SearchPart(StrictModel):
     """The search of the arms' live knobs. traffic: another file than the study's, held out.
 
+    cells: values that need a restart, each searched on an engine of its own; the best cell of an
+    arm is confirmed.
     sustainable: also find the sustainable rates of the defaults and of the best point. scenario:
     whose values of the guide are tried; left out, it follows from regime and SLO.
     """
 
     policy: Literal["ours", "tpe", "gp", "random", "grid"] = "ours"
+    cells: dict[str, list[EngineValue]] = {}
     levels: dict[Literal["max_num_seqs", "max_num_batched_tokens"], list[Count]] = {}
     probe_s: Positive = 30.0
     max_points: Annotated[int, Field(ge=2, le=1000)] = 8

@@ -270,3 +270,57 @@ def test_a_rate_probe_whose_engine_is_lost_leaves_the_points_and_says_why() -> N
 def test_a_search_report_with_rates_survives_its_json() -> None:
     report = with_rates(Script(live_good=BETTER, keeps_up_to=3.0))
     assert from_text(SearchReport, to_text(report)) == report
+
+
+CELL = Arm(
+    name="tuned-fp8",
+    method="reference",
+    values=ParameterValues.of({"kv_cache_dtype": "fp8"}),
+    searched=True,
+    cell_of="tuned",
+)
+PLAIN = Arm(
+    name="tuned-auto", method="reference", values=ParameterValues(), searched=True, cell_of="tuned"
+)
+
+
+class CellScript(Script):
+    """Gives every point of the cell ``tuned-fp8`` its own share of good requests."""
+
+    in_fp8: tuple[int, int] = (180, 0)
+
+    def carry_out(self, step: Step):
+        if isinstance(step, Measure) and step.live is not None and step.arm == CELL.name:
+            kept, self.live_good = self.live_good, dict.fromkeys(CAPS, self.in_fp8)
+            outcome = Script.carry_out(self, step)
+            self.live_good = kept
+            return outcome
+        return Script.carry_out(self, step)
+
+
+@pytest.mark.parametrize(("in_fp8", "best"), [((60, 120), PLAIN), ((180, 0), PLAIN)])
+def test_only_the_best_cell_of_an_arm_is_confirmed_and_the_plainer_of_equals(
+    in_fp8: tuple[int, int], best: Arm
+) -> None:
+    script = CellScript(live_good=BETTER, good={"reference": (120, 60)})
+    script.in_fp8 = in_fp8
+    study = replace(request(), arms=(REFERENCE, PLAIN, CELL))
+    running = run_study(study, {}, searchers={a.name: searcher() for a in (PLAIN, CELL)})
+    result = drive(running, script.carry_out)
+    assert deploys(script) == [
+        (PLAIN.name, True), (CELL.name, True), ("reference", False), (best.name, False),
+    ]  # fmt: skip
+    pruned = {t.arm.name: t.failure for t in result.trials if t.status is TrialStatus.PRUNED}
+    assert [failure.code for failure in pruned.values() if failure] == ["CELL_NOT_BEST"]
+    assert best.name not in pruned
+    assert result.decision.winner == best.name
+
+
+def test_a_cell_that_serves_more_is_confirmed_though_it_overrides_more() -> None:
+    script = CellScript(live_good={4: (60, 120), 16: (120, 60), 64: (120, 60)})
+    study = replace(request(), arms=(REFERENCE, PLAIN, CELL))
+    running = run_study(study, {}, searchers={a.name: searcher() for a in (PLAIN, CELL)})
+    result = drive(running, script.carry_out)
+    statuses = {t.arm.name: t.status for t in result.trials}
+    assert statuses[CELL.name] is TrialStatus.COMPLETE
+    assert statuses[PLAIN.name] is TrialStatus.PRUNED

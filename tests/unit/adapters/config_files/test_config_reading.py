@@ -189,6 +189,34 @@ def test_the_scenarios_of_a_search_are_those_with_values_for_a_knob() -> None:
     assert set(get_args(KnobScenario)) == known
 
 
+def test_a_searched_arm_becomes_one_arm_a_cell(configs: Path) -> None:
+    path = configs / "studies" / "search.yaml"
+    cells = "  cells: {kv_cache_dtype: [auto, fp8], enable_prefix_caching: [false]}\n  probe_s: 20"
+    edited(path, "  probe_s: 20", cells)
+    arms = load_study(path).arms
+    assert [(arm.name, arm.cell_of, arm.searched) for arm in arms] == [
+        ("defaults", "", False),
+        ("tuned-kv_cache_dtype-auto-enable_prefix_caching-false", "tuned", True),
+        ("tuned-kv_cache_dtype-fp8-enable_prefix_caching-false", "tuned", True),
+    ]
+    assert arms[2].values.as_dict() == {"kv_cache_dtype": "fp8", "enable_prefix_caching": False}
+
+
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ("{max_num_seqs: [4]}", r"search\.cells\.max_num_seqs.*search\.levels"),
+        ("{kv_cache_dtype: []}", r"search\.cells\.kv_cache_dtype.*one or more"),
+        ("{kv_cache_dtype: [fp8, fp8]}", r"search\.cells\.kv_cache_dtype.*each once"),
+    ],
+)
+def test_cells_that_are_none_are_refused(configs: Path, cells: str, named: str) -> None:
+    path = configs / "studies" / "search.yaml"
+    edited(path, "  probe_s: 20", f"  cells: {cells}\n  probe_s: 20")
+    with pytest.raises(ConfigError, match=named):
+        load_study(path)
+
+
 def test_a_search_may_ask_for_the_rates_of_its_points(configs: Path) -> None:
     path = configs / "studies" / "search.yaml"
     search = load_study(path).search
