@@ -105,11 +105,12 @@ def prepare_checkpoint(
 def _synthetic_awq(
     prepared: PreparedModel, plan: QuantizationPlan, means: QuantizingMeans
 ) -> MadeCheckpoint:
-    python = means.engine_python
-    if python is None or has_w4a16_kernel(python, dtype="float16") is not True:
+    python, dtype = means.engine_python, means.engine_dtype
+    if python is None or has_w4a16_kernel(python, dtype=dtype) is not True:
         raise ConfigError(
             f"{prepared.folder}: checkpoint awq of a synthetic model needs an engine with a W4A16 "
-            "kernel: dummy weights cannot be served dequantized; leave that arm out here"
+            f"kernel for dtype {dtype}: dummy weights cannot be served dequantized; leave that arm "
+            "out here, or set dtype: bfloat16 in the model's file where only float32 lacks one"
         )
     made = synthetic_awq(
         prepared.folder, out_dir=means.models_dir, bits=plan.bits, group_size=plan.group_size

@@ -113,7 +113,7 @@ def test_the_awq_twin_of_a_synthetic_model_is_a_shape_with_its_quantization(
     (shape / "config.json").write_text('{"hidden_size": 4096, "torch_dtype": "bfloat16"}')
     (shape / "tokenizer.json").write_text("{}")
     (shape / "model.safetensors").write_bytes(b"weights that must not be taken along")
-    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: dtype == "float16")
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: dtype == "auto")
     made = quantize.prepare_checkpoint(
         PreparedModel(folder=shape, sha256="s"),
         method="awq",
@@ -132,18 +132,24 @@ def test_the_awq_twin_of_a_synthetic_model_is_a_shape_with_its_quantization(
     assert made.checkpoint.sha256 != "s"
 
 
+@pytest.mark.parametrize(("dtype", "named"), [("auto", "dtype auto"), ("float32", "bfloat16 in")])
 def test_dummy_weights_without_a_kernel_are_refused_with_the_way_out(
-    prepared: PreparedModel, monkeypatch: pytest.MonkeyPatch
+    prepared: PreparedModel, monkeypatch: pytest.MonkeyPatch, dtype: str, named: str
 ) -> None:
-    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: False)
-    with pytest.raises(ConfigError, match="leave that arm out"):
+    # A kernel for half precision alone, as vLLM's CPU build has it, serves no float32.
+    monkeypatch.setattr(quantize, "has_w4a16_kernel", lambda python, dtype: dtype == "bfloat16")
+    means = QuantizingMeans(
+        python=Path("q"), models_dir=Path("m"), engine_python=Path("e"), engine_dtype=dtype
+    )
+    with pytest.raises(ConfigError, match="leave that arm") as refused:
         quantize.prepare_checkpoint(
             prepared,
             method="awq",
             plan=QuantizationPlan(),
-            means=QuantizingMeans(python=Path("q"), models_dir=Path("m"), engine_python=Path("e")),
+            means=means,
             synthetic=True,
         )
+    assert named in str(refused.value)
 
 
 def test_another_method_is_refused(prepared: PreparedModel) -> None:
