@@ -114,7 +114,8 @@ def search_sustainable_rate(
     and so do ``max_probes`` probes: the bracket is then as wide as it is, and said.
     known: results measured before; they narrow the bracket and are not asked again. forecast: the
     multiple at which the limit is expected: asked first where the bracket holds it, and then left
-    in steps of FORECAST_STEP instead of two.
+    in steps of FORECAST_STEP instead of two; one beyond ``lowest`` or ``highest`` says only that
+    the limit is far away.
 
     Raises:
         InvalidParameterError: for bounds that are not 0 < lowest <= start <= highest, or a
@@ -126,7 +127,8 @@ def search_sustainable_rate(
             "needed 0 < lowest <= start <= highest and a positive resolution"
         )
     bracket = _Bracket(lowest=lowest, highest=highest, ratio=1 + resolution_frac)
-    bracket.step = 2.0 if forecast is None else FORECAST_STEP
+    if forecast is not None and lowest < forecast < highest:
+        bracket.step = FORECAST_STEP
     for result in known:
         bracket.narrow(result.multiple, passes=_passes(result, target_frac))
     probes = list(known)

@@ -76,7 +76,13 @@ def test_a_forecast_is_asked_first_and_left_in_small_steps() -> None:
     assert found.fails_at == pytest.approx(0.7155, abs=1e-3)
 
 
-@pytest.mark.parametrize("forecast", [1.01, 0.9, 20.0])
+def test_a_forecast_far_beyond_the_search_leaves_the_doubling() -> None:
+    passed = RateResult(multiple=1.0, n=500, attainment_frac=1.0)
+    found = search(3.0, known=[passed], forecast=16.0, resolution_frac=0.5)
+    assert [round(p.multiple, 2) for p in found.probes] == [1.0, 2.0, 4.0, 2.83]
+
+
+@pytest.mark.parametrize("forecast", [1.01, 0.9, 7.9])
 def test_a_forecast_outside_the_bracket_that_is_known_is_not_asked(forecast: float) -> None:
     passed = RateResult(multiple=1.0, n=500, attainment_frac=1.0)
     found = search(1.3, known=[passed], forecast=forecast, resolution_frac=0.15)
