@@ -18,7 +18,7 @@ import yaml
 from tasks.adapters.mlflow_store.library import open_store
 from tasks.adapters.mlflow_store.ports import StoredRun
 from tests.conftest import REPOSITORY
-from tests.fakes.serving_engine import write_checkpoint, write_engine_python
+from tests.fakes.standin_study import write_study
 
 LIMIT_S = 600
 # What a GPU host lacks. Every attempt is noted, also one that the code would survive.
@@ -34,50 +34,13 @@ class Absent:
         return None
 sys.meta_path.insert(0, Absent())
 """
-STUDY = """
-name: stand-in
-model: model.yaml
-regime: peak
-slo: slo.yaml
-traffic: traffic.yaml
-arms:
-  - {name: defaults, checkpoint: reference, reference: true}
-  - {name: tuned, checkpoint: reference, values: {max_num_seqs: 32}}
-load: {rate_scales: [1.0], duration_s: 12, regime_repeats: 2, window_s: 2, warmup_requests: 2}
-profile_s: 0
-seed: 3
-"""
-MODEL = """
-name: stand-in
-source: {source}
-engine_values: {{max_model_len: 512}}
-cpu_engine_values: {{max_num_seqs: 8}}
-cpu_kv_cache_gib: 1
-synthetic: true
-"""
-TRAFFIC = """
-name: even
-regime: peak
-source: made for a test
-model:
-  rate_req_s: 4
-  burstiness_cv: 0.2
-  prompt_tokens: {mean: 8, p50: 8, min: 4, max: 12}
-  output_tokens: {mean: 6, p50: 6, min: 3, max: 9}
-  draw_s: 120
-"""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a study, its model and what stands for the engine's environment."""
     folder = tmp_path_factory.mktemp("site")
-    source = write_checkpoint(folder / "checkpoint")
-    write_engine_python(folder)
-    (folder / "study.yaml").write_text(STUDY)
-    (folder / "model.yaml").write_text(MODEL.format(source=source))
-    (folder / "slo.yaml").write_text("ttft_s: 0.4\nattainment_frac: 0.9\n")
-    (folder / "traffic.yaml").write_text(TRAFFIC)
+    write_study(folder)
     return folder
 
 
