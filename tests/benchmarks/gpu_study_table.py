@@ -63,7 +63,7 @@ def search_part(folder: Path, report: dict[str, Any], steps: Rows) -> Iterator[s
         cells = measured(m) if m is not None else (probe["status"],) + ("-",) * 5
         rows.append((point(probe["values"]), *cells))
     yield table(("point", *MEASURED), rows)
-    lives = engine_lives([step for step in steps if step["arm"] == arm])
+    lives = engine_lives(steps)
     if lives:
         wall_s = sum(
             life[-1]["began_s"] + life[-1]["seconds"] - life[0]["began_s"] for life in lives
@@ -88,6 +88,18 @@ def search_part(folder: Path, report: dict[str, Any], steps: Rows) -> Iterator[s
         rows.append((point(found["values"]), *(rate_side(p) for p in sides), f"{len(by_multiple)}"))
     if rows:
         yield table(("point", "sustains req/s", "fails at req/s", "probes"), rows)
+
+
+def unfinished_part(folder: Path, arm: str, steps: Rows) -> Iterator[str]:
+    """Yield what a search that was cut off has measured, in order."""
+    yield f"### Search of {arm}, cut off ({folder.name})"
+    rows = []
+    for step in steps:
+        m = outcome(folder, step["key"]) if step.get("live") else None
+        if m is not None:
+            name = "({}, {})".format(*(step["live"].get(knob, "default") for knob in KNOBS))
+            rows.append((f"{name} {step['load']}", *measured(m)))
+    yield table(("point, multiple", *MEASURED), rows)
 
 
 def engine_lives(steps: Rows) -> list[Rows]:
@@ -140,10 +152,14 @@ def main() -> int:
     for folder in sorted(Path(sys.argv[1]).glob("studies/*")):
         log = folder / "steps.jsonl"
         steps = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-        for path in sorted(folder.glob("report/search-*.json")):
-            report = json.loads(path.read_text())
-            if "probes" in report:
-                parts += search_part(folder, report, steps)
+        reports = [json.loads(path.read_text()) for path in folder.glob("report/search-*.json")]
+        told = {report["arm"]: report for report in reports if "probes" in report}
+        for arm in dict.fromkeys(step["arm"] for step in steps if step.get("live")):
+            own = [step for step in steps if step["arm"] == arm]
+            if arm in told:
+                parts += search_part(folder, told[arm], own)
+            else:
+                parts += unfinished_part(folder, arm, own)
         parts += confirm_part(folder)
     sys.stdout.write("\n\n".join(parts) + "\n")
     return 0
