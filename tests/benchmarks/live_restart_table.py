@@ -37,7 +37,7 @@ def live_points(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the measurement of every probe of the folder's searches."""
     found = {}
     for report in sorted(folder.glob("report/search-*.json")):
-        for probe in json.loads(report.read_text())["probes"]:
+        for probe in json.loads(report.read_text()).get("probes", ()):  # also search-start files
             values = dict(probe["values"]["items"])
             stored = folder / "outcomes" / f"{probe['key']}.json"
             if stored.is_file():
