@@ -6,23 +6,23 @@ Knows goodput and its noise; which arm deserves to win is the decision's busines
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 from tasks.domain.measurement import MIN_WINDOWS, Measurement
+from tasks.domain.noise_floor import Stream, averaged_noise, stream_of
 
 RESAMPLES = 10_000
 MIN_WINDOW_S = 30.0
-WINDOW_TAILS = 3.0  # a window shorter than three E2E tails carries its neighbour's queue
+# A window shorter than the E2E tail carries its neighbour's queue. Calibrated: windows of one tail
+# take no more equal arms for different than windows of three (tests/benchmarks/README.md).
+WINDOW_TAILS = 1.0
 MOST_LOAD_FACTOR = 1000.0  # beyond this many times the load, "more load" is no advice
-
-Stream = tuple[str | None, str, float | None, int | None]
 
 
 class GainVerdict(StrEnum):
@@ -72,12 +72,14 @@ def compare_windows(
     Windows pair by schedule, load and start; repeats of a window are averaged. BETTER: the
     interval of the gain is above 0, the gain reaches ``min_gain_frac`` and exceeds the A/A noise
     floor. WORSE: the mirror image. SAME: the interval lies inside plus-minus the larger of the
-    two. Fewer than six windows a side, or anything else, is UNDECIDED.
+    two. Fewer than six windows a side, or anything else, is UNDECIDED. noise_floor_frac: of two
+    single runs (noise_floor.py); it shrinks as an arm's runs are averaged.
     """
     tails = [m.e2e_tail_s for m in (*a, *b) if m.e2e_tail_s is not None]
     needed_s = max([min_window_s, *(WINDOW_TAILS * tail for tail in tails)])
     paired = _paired_windows(a, b, needed_s)
-    threshold = max(min_gain_frac, noise_floor_frac or 0.0)
+    floor = None if noise_floor_frac is None else noise_floor_frac * averaged_noise(a, b)
+    threshold = max(min_gain_frac, floor or 0.0)
     counts = _Counts(
         n_windows=len(paired.a),
         window_s=paired.window_s,
@@ -89,33 +91,11 @@ def compare_windows(
         why = f"{len(paired.a)} windows of at least {needed_s:.0f} s a side, {MIN_WINDOWS} needed"
         return _comparison(counts, None, GainVerdict.UNDECIDED, missing_s, why)
     gain = _bootstrap(paired, seed=seed, confidence=confidence)
-    floor = noise_floor_frac or 0.0
-    verdict = _verdict(gain, min_gain_frac, floor, threshold)
+    verdict = _verdict(gain, min_gain_frac, floor or 0.0, threshold)
     undecided = verdict is GainVerdict.UNDECIDED
     more_s = _more_load_s(gain, threshold, counts) if undecided else None
-    why = _floor_text(noise_floor_frac, min_gain_frac) + _ceiling_text(paired, min_gain_frac)
+    why = _floor_text(floor, min_gain_frac) + _ceiling_text(paired, min_gain_frac)
     return _comparison(counts, gain, verdict, more_s, why)
-
-
-def noise_floor(pairs: Iterable[tuple[Measurement, Measurement]]) -> float | None:
-    """Return the largest |difference| / mean of goodput over A/A pairs, None without a pair.
-
-    A pair is compared on the windows that both have: a repeat may be shorter. The maximum, not a
-    standard deviation: with one or two pairs that is all they can say.
-    """
-    shared = [_shared_goodput(one, two) for one, two in pairs]
-    floors = [2 * abs(one - two) / (one + two) for one, two in shared if one + two > 0]
-    return max(floors, default=None)
-
-
-def repeat_pairs(
-    measurements: Sequence[Measurement],
-) -> tuple[tuple[Measurement, Measurement], ...]:
-    """Return neighbouring repeats of one load on one schedule: the A/A pairs of an arm."""
-    streams: dict[Stream, list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        streams[_stream(m)].append(m)
-    return tuple(pair for repeats in streams.values() for pair in pairwise(repeats))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,22 +123,6 @@ class _Counts:
     diverged: int
 
 
-def _shared_goodput(one: Measurement, two: Measurement) -> tuple[float, float]:
-    """Return both goodputs in req/s over the windows of equal start and end."""
-    of_one = {(w.start_s, w.end_s): w.goodput_req_s for w in one.windows}
-    of_two = {(w.start_s, w.end_s): w.goodput_req_s for w in two.windows}
-    spans = [span for span in of_one if span in of_two]
-    if not spans:
-        return one.goodput_req_s, two.goodput_req_s
-    means = [np.mean([found[span] for span in spans]) for found in (of_one, of_two)]
-    return float(means[0]), float(means[1])
-
-
-def _stream(m: Measurement) -> Stream:
-    point = m.load_point
-    return m.schedule_sha256, str(point.kind), point.rate_scale, point.concurrency
-
-
 def _by_window(
     measurements: Sequence[Measurement],
 ) -> dict[tuple[Stream, float, float], tuple[float, float]]:
@@ -167,7 +131,7 @@ def _by_window(
     for m in measurements:
         for w in m.windows:
             rate = w.n / (w.end_s - w.start_s)
-            found[_stream(m), w.start_s, w.end_s].append((w.goodput_req_s, rate))
+            found[stream_of(m), w.start_s, w.end_s].append((w.goodput_req_s, rate))
     return {
         key: (float(np.mean([g for g, _ in rows])), float(np.mean([r for _, r in rows])))
         for key, rows in found.items()

@@ -223,7 +223,8 @@ def _discriminating(judged: Sequence[_Judged], gates: Gates) -> list[Reason]:
     compared = [j.comparison for j in judged if j.comparison is not None]
     limit = max(gates.min_gain_frac, gates.noise_floor_frac or 0.0)
     gains = [c.gain_frac for c in compared if c.gain_frac is not None]
-    if not gains or len(gains) < len(judged) or any(abs(gain) >= limit for gain in gains):
+    told_apart = any(c.verdict in (GainVerdict.BETTER, GainVerdict.WORSE) for c in compared)
+    if told_apart or not gains or len(gains) < len(judged) or max(map(abs, gains)) >= limit:
         return []
     sentence = (
         f"not discriminating: the goodput of all n={len(gains)} challengers lies within "

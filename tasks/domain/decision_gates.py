@@ -18,10 +18,10 @@ Gated = tuple["Reason", str | None]
 class Gates:
     """The study's limits; shares are 0..1.
 
-    min_gain_frac: least gain of goodput worth a change. noise_floor_frac: largest A/A difference
-    seen, None where no pair was measured (then nothing is promoted). accuracy_margin_frac: the
-    drop that the accuracy verdicts were made against, for the sentences. min_window_s: shorter
-    windows are merged.
+    min_gain_frac: least gain of goodput worth a change. noise_floor_frac: of two
+    alike runs (noise_floor.py), None where no pair was measured (then nothing is promoted).
+    accuracy_margin_frac: the drop that the accuracy verdicts were made against, for the
+    sentences. min_window_s: shorter windows are merged.
     """
 
     min_gain_frac: float

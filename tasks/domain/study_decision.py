@@ -1,10 +1,10 @@
 """Gathers a study's trials into evidence and decides."""
 
 from tasks.domain.accuracy import AccuracyComparison, compare_accuracy
-from tasks.domain.comparison import noise_floor, repeat_pairs
 from tasks.domain.decision import ArmEvidence, Decision, Gates, StudyEvidence, decide
 from tasks.domain.endpoint import Checkpoint
 from tasks.domain.errors import EvaluationError
+from tasks.domain.noise_floor import noise_floor, repeat_pairs
 from tasks.domain.steps import TrialStatus
 from tasks.domain.study_request import Arm, StudyRequest
 from tasks.domain.trial import Trial

@@ -245,10 +245,10 @@ def _token_drift(f: ValidityFacts) -> str | None:
 
 
 def _short_window(f: ValidityFacts) -> str | None:
-    if f.e2e_tail_s is None or f.window_s >= 3 * f.e2e_tail_s:
+    if f.e2e_tail_s is None or f.window_s >= f.e2e_tail_s:
         return None
     return (
-        f"windows of {f.window_s:.1f} s are shorter than three times the E2E tail of "
+        f"windows of {f.window_s:.1f} s are shorter than the E2E tail of "
         f"{f.e2e_tail_s:.1f} s (n={f.n_ok}): a comparison merges them into longer ones"
     )
 

@@ -168,7 +168,7 @@ def test_limits_that_the_client_hit_are_handed_on_as_invalid() -> None:
         ),
         (replace(CLEAN, client=replace(CLIENT, cpu_frac=0.95)), "CLIENT_BUSY"),
         (replace(CLEAN, completion_drift_frac=-0.03), "TOKEN_DRIFT"),
-        (replace(CLEAN, e2e_tail_s=10.1), "WINDOW_TOO_SHORT"),
+        (replace(CLEAN, e2e_tail_s=CLEAN.window_s + 0.1), "WINDOW_TOO_SHORT"),
         (replace(CLEAN, n_windows_diverged=1), "QUEUE_DIVERGES"),
     ],
 )
