@@ -43,7 +43,7 @@ def noise_floor(pairs: Iterable[tuple[Measurement, Measurement]]) -> float | Non
     of one more difference of normal runs (Hahn and Meeker 1991, "Statistical Intervals", chapter 4;
     here the mean is known to be 0). None without a pair. A pair is compared on the windows that
     both have: a repeat may be shorter. The largest of two differences, in its place, let an alike
-    arm pass in up to 17 % of simulated studies (tests/benchmarks/README.md).
+    arm pass in up to a fifth of simulated studies (tests/benchmarks/README.md).
     """
     shared = [_shared_goodput(one, two) for one, two in pairs]
     differences = [2 * (one - two) / (one + two) for one, two in shared if one + two > 0]

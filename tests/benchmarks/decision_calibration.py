@@ -1,147 +1,160 @@
-"""How often a study's comparison promotes nothing better, and which gain it sees, by budget.
+"""How often a study promotes nothing better, and which gain it sees, by budget and plan.
 
-    python tests/benchmarks/decision_calibration.py [--trials 300] [--seed 0]
+    python tests/benchmarks/decision_calibration.py [SHARED] [--sources queue,short-queue,h200,
+        h200-restless,table] [--trials 200] [--seed 0]
 
-Two arms replay the same arrivals (gamma gaps, CV 1.5) on a simulated engine of 24 slots, first come
-first served, whose speed drifts by 1 % from run to run and whose steps jitter by 5 %; a request is
-good when it waits at most 1 s. Requests queue behind each other, so those of one window are as
-dependent as on a real engine; windows are 30 s and an arm is measured twice (A B B A). A/A: both
-arms alike, so every promotion is false. Else the challenger's engine is faster by a share, and
-the true gain is the goodput of a long run.
+SHARED holds the traces and the measured table; without it only the simulated queues run. A study
+has two runs an arm on the same arrivals, A B B A. Detected: the interval of the gain is above 0 and
+the gain above the A/A noise floor; promoted: it also reaches the study's least gain. A/A: both
+arms alike, judged in both directions, so every hit is false. True gain: goodput over all studies.
 """
 
 import argparse
-import heapq
 import sys
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tasks.domain.comparison import GainVerdict, compare_windows, noise_floor, repeat_pairs
-from tasks.domain.load_point import LoadKind, LoadPoint
-from tasks.domain.measurement import Measurement
-from tasks.domain.measurement_windows import WindowResult
-from tests.fakes.measurements import measurement
+from tests.benchmarks.calibration_h200 import simulated_h200
+from tests.benchmarks.calibration_queue import QUEUES
+from tests.benchmarks.calibration_study import Judged, Plan, Run, Source, judge
+from tests.benchmarks.calibration_table import ResampledTable
 
-Floats = NDArray[np.float64]
-WINDOW_S = 30.0
-SLOTS = 24
-RATE_REQ_S = 4.0
-SERVICE_S = 4.8  # mean of a request on one slot: 80 % of the slots busy
-WAIT_LIMIT_S = 1.0
-DRIFT, JITTER = 0.01, 0.05
-MIN_GAIN = 0.05
-SPEEDS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
 MINUTES = (3, 5, 10, 20)
+LEAST_GAINS = (0.0, 0.01, 0.02, 0.03, 0.05)
+POWER = 0.8
+PLANS = (
+    Plan(name="twice half, windows of 30 s", window_s=30.0, later_frac=0.5),
+    Plan(name="twice half, windows of 15 s", window_s=15.0, later_frac=0.5),
+    Plan(name="most once, a fifth again, windows of 30 s", window_s=30.0, later_frac=0.2),
+)
+Cell = tuple[int, str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """Requests of one schedule: due times and seconds of service at speed 1."""
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What the studies of one source said: by effect, plan and minutes a side."""
 
-    due_s: Floats
-    service_s: Floats
-    duration_s: float
+    judged: dict[Cell, list[Judged]] = field(default_factory=lambda: defaultdict(list))
+    good: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
+    def share(self, effect: int, plan: Plan, minutes: int, least: float) -> float:
+        """Return the share of studies that promote at a least gain."""
+        found = self.judged[effect, plan.name, minutes]
+        return sum(j.promoted(least) for j in found) / len(found)
 
-def draw(rng: np.random.Generator, duration_s: float) -> Arrivals:
-    n = int(2 * RATE_REQ_S * duration_s) + 100
-    shape = 1 / 1.5**2
-    due = np.cumsum(rng.gamma(shape, 1 / (RATE_REQ_S * shape), n))
-    due = due[due < duration_s]
-    service = rng.lognormal(-0.32, 0.8, due.size) * SERVICE_S
-    return Arrivals(due_s=due, service_s=service, duration_s=duration_s)
+    def true_gain(self, effect: int) -> float:
+        a, b = np.sum(self.good[effect], axis=0)
+        return float(b / a - 1)
 
-
-def good(
-    rng: np.random.Generator, load: Arrivals, speed: float, *, drift: float = DRIFT
-) -> NDArray[np.bool_]:
-    """Return which requests waited at most WAIT_LIMIT_S, in one run of the engine."""
-    pace = speed * np.exp(rng.normal(0, drift))
-    taken = load.service_s / pace * np.exp(rng.normal(0, JITTER, load.due_s.size))
-    free = [0.0] * SLOTS
-    kept = np.empty(load.due_s.size, dtype=bool)
-    for i, (due, seconds) in enumerate(zip(load.due_s.tolist(), taken.tolist(), strict=True)):
-        begin = max(due, free[0])
-        heapq.heapreplace(free, begin + seconds)
-        kept[i] = begin - due <= WAIT_LIMIT_S
-    return kept
-
-
-def measured(
-    template: Measurement, load: Arrivals, kept: NDArray[np.bool_], repeat: int
-) -> Measurement:
-    """Return the template with the windows and the goodput of one run."""
-    edges = np.arange(int(load.duration_s // WINDOW_S) + 1) * WINDOW_S
-    due = np.histogram(load.due_s, edges)[0].tolist()
-    fine = np.histogram(load.due_s[kept], edges)[0].tolist()
-    windows = tuple(
-        WindowResult(
-            start_s=float(edges[i]),
-            end_s=float(edges[i + 1]),
-            n=due[i],
-            n_good=fine[i],
-            goodput_req_s=fine[i] / WINDOW_S,
-            diverged=False,
+    def gain_seen(self, plan: Plan, minutes: int, least: float, effects: int) -> float | None:
+        """Return the true gain that is promoted with POWER, linear between the measured ones."""
+        curve = sorted(
+            (self.true_gain(e), self.share(e, plan, minutes, least)) for e in range(1, effects)
         )
-        for i in range(len(due))
-    )
-    point = replace(template.load_point, duration_s=load.duration_s, repeat=repeat)
-    return replace(
-        template,
-        load_point=point,
-        windows=windows,
-        n_requests=int(load.due_s.size),
-        goodput_req_s=float(kept.sum()) / load.duration_s,
-    )
+        points = [(0.0, self.share(0, plan, minutes, least)), *curve]
+        for (x0, y0), (x1, y1) in pairwise(points):
+            if y1 >= POWER:
+                return x1 if y0 >= POWER else x0 + (POWER - y0) / (y1 - y0) * (x1 - x0)
+        return None
 
 
-def promoted(
-    rng: np.random.Generator, template: Measurement, *, minutes: float, speed: float, seed: int
-) -> bool:
-    """Tell whether one study of so many minutes a side promotes the challenger."""
-    load = draw(rng, 30 * minutes)  # each arm runs the schedule twice
-    a = [measured(template, load, good(rng, load, 1.0), i) for i in range(2)]
-    b = [measured(template, load, good(rng, load, speed), i) for i in range(2)]
-    floor = noise_floor([*repeat_pairs(a), *repeat_pairs(b)])
-    found = compare_windows(a, b, min_gain_frac=MIN_GAIN, noise_floor_frac=floor, seed=seed)
-    return found.verdict is GainVerdict.BETTER
+def plans_of(source: Source) -> list[Plan]:
+    return [plan for plan in PLANS if plan.window_s >= source.least_window_s]
 
 
-def true_gain(rng: np.random.Generator, speed: float) -> float:
-    load = draw(rng, 100_000.0)
-    base = good(rng, load, 1.0, drift=0.0).mean()
-    return float(good(rng, load, speed, drift=0.0).mean() / base - 1)
+def tally(source: Source, *, trials: int, seed: int) -> Tally:
+    rng, found = np.random.default_rng(seed), Tally()
+    spans = [plan.seconds(max(MINUTES)) for plan in PLANS]
+    first_s, later_s = (max(s[i] for s in spans) for i in range(2))
+    for trial in range(trials):
+        for effect, arms in enumerate(source.study(rng, first_s=first_s, later_s=later_s)):
+            found.good[effect].append((_good(arms.a), _good(arms.b)))
+            for plan in plans_of(source):
+                for minutes in MINUTES:
+                    cell = found.judged[effect, plan.name, minutes]
+                    cell.append(judge(arms, plan, minutes=minutes, seed=trial))
+                    if effect == 0:
+                        cell.append(judge(arms.swapped(), plan, minutes=minutes, seed=trial))
+        sys.stderr.write(f"\r{source.name}: {trial + 1} of {trials}")
+    sys.stderr.write("\n")
+    return found
+
+
+def _good(runs: tuple[Run, Run]) -> float:
+    return float(sum(run.good.sum() for run in runs))
+
+
+def report(source: Source, found: Tally, *, trials: int) -> list[str]:
+    """Return the source's lines: false promotions and gains seen, then the whole curve."""
+    effects = len(source.effects)
+    leasts = [f"least gain {least:.0%}" for least in LEAST_GAINS]
+    lines = [
+        f"## {source.name}",
+        "",
+        f"{source.about}; {trials} studies a cell (A/A: {2 * trials}).",
+        "",
+        "A/A promotions, then the true gain that is promoted with 80 % power:",
+        "",
+        *_header(["plan", "min a side", *leasts]),
+    ]
+    for plan in plans_of(source):
+        for minutes in MINUTES:
+            cells = [
+                f"{found.share(0, plan, minutes, least):.1%}; "
+                + _gain(found.gain_seen(plan, minutes, least, effects))
+                for least in LEAST_GAINS
+            ]
+            lines.append(_row([plan.name, str(minutes), *cells]))
+    names = [f"{minutes} min a side" for minutes in MINUTES]
+    for plan in plans_of(source):
+        told = ", ".join(f"{least:.0%}" for least in LEAST_GAINS)
+        lines += ["", f"Promoted, {plan.name}, least gain {told}:", ""]
+        lines += _header(["challenger", "true gain", *names])
+        for effect, name in enumerate(source.effects):
+            gain = "0" if effect == 0 else f"{found.true_gain(effect):+.1%}"
+            cells = [
+                " / ".join(f"{found.share(effect, plan, m, least):.0%}" for least in LEAST_GAINS)
+                for m in MINUTES
+            ]
+            lines.append(_row([name, gain, *cells]))
+    return [*lines, ""]
+
+
+def _gain(frac: float | None) -> str:
+    return "-" if frac is None else f"{frac:+.1%}"
+
+
+def _header(names: Sequence[str]) -> list[str]:
+    return [_row(names), _row(["---"] * len(names))]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def main() -> int:
-    """Print the share of studies that promote, by true gain and minutes a side."""
+    """Print the tables of the asked sources."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("shared", nargs="?", type=Path)
+    parser.add_argument("--sources", default="")
+    parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    rng = np.random.default_rng(asked.seed)
-    point = LoadPoint(kind=LoadKind.OPEN, rate_scale=1.0, duration_s=60.0)
-    template = measurement(point, good=60)
-    lines = [
-        f"{asked.trials} studies a cell, windows of {WINDOW_S:g} s, least gain {MIN_GAIN:.0%}",
-        "| true gain | " + " | ".join(f"{m} min a side" for m in MINUTES) + " |",
-        "|---|" + "---|" * len(MINUTES),
-    ]
-    for speed in SPEEDS:
-        gain = 0.0 if speed == 1.0 else true_gain(rng, speed)
-        cells = []
-        for minutes in MINUTES:
-            hits = sum(
-                promoted(rng, template, minutes=minutes, speed=speed, seed=i)
-                for i in range(asked.trials)
-            )
-            cells.append(f"{hits / asked.trials:.1%}")
-        name = "A/A" if speed == 1.0 else f"{gain:+.1%}"
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        sys.stderr.write(lines[-1] + "\n")
-    sys.stdout.write("\n".join(lines) + "\n")
+    sources: list[Source] = [*QUEUES]
+    if asked.shared is not None:
+        table = asked.shared / "tables/h200-bf16-azure-conv-r18.json.gz"
+        sources += [*simulated_h200(asked.shared), ResampledTable(path=table)]
+    named = set(asked.sources.split(",")) if asked.sources else {s.name for s in sources}
+    for source in sources:
+        if source.name in named:
+            found = tally(source, trials=asked.trials, seed=asked.seed)
+            sys.stdout.write("\n".join(report(source, found, trials=asked.trials)) + "\n")
+            sys.stdout.flush()
     return 0
 
 
