@@ -169,7 +169,9 @@ class SustainablePart(RatesPart):
 class LoadPart(StrictModel):
     """The loads of a study; one rate scale must be 1.0, the regime's own rate.
 
-    later_round_s: rounds after the first offer only this much of the schedule's beginning.
+    later_round_s: rounds after the first offer only this much of the schedule's beginning, for a
+    machine lent by the minute: the A/A pairs are then of few windows, and equal arms pass more
+    often than once in twenty (tests/benchmarks/README.md).
     """
 
     rate_scales: Annotated[list[Positive], Field(min_length=1)]
