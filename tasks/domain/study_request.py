@@ -56,9 +56,9 @@ class LoadPlan:
     ``regime_repeats`` times (the repeats are the study's A/A pairs). With ``rounds`` 2 every arm
     meets the regime's rate again on a fresh engine, the arms in the opposite order: A B B A;
     ``later_round_s`` shortens the later ones to their beginning, None keeps them whole. The
-    concurrency curve is closed loop, doubling from 1 to at most ``curve_limit``, then closing in on the knee, in at
-    most ``curve_points`` points of ``curve_duration_s`` each. sustainable: None to leave the
-    sustainable rate out, which takes minutes an arm.
+    concurrency curve is closed loop, doubling from 1 to at most ``curve_limit``, then closing in on
+    the knee, in at most ``curve_points`` points of ``curve_duration_s`` each. sustainable: None to
+    leave the sustainable rate out, which takes minutes an arm.
     """
 
     rate_scales: tuple[float, ...]
