@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from tests.benchmarks.calibration_h200 import simulated_h200
 from tests.benchmarks.calibration_queue import QUEUES
 from tests.benchmarks.calibration_study import Judged, Plan, Run, Source, judge

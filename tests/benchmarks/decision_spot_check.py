@@ -18,6 +18,8 @@ from pathlib import Path
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from tasks.domain.codec import from_text
 from tasks.domain.comparison import compare_windows
 from tasks.domain.noise_floor import noise_floor, repeat_pairs
