@@ -19,8 +19,8 @@ from tasks.domain.paired_shares import (
     drop_bounds,
     items_that_would_decide,
     mcnemar_exact_p,
-    wilson_interval,
 )
+from tasks.domain.percentiles import wilson_interval
 
 MAX_TIED_FRAC = 0.5
 

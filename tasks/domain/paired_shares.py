@@ -11,18 +11,6 @@ from scipy.stats import binom, norm
 MOST_ITEMS = 10_000_000
 
 
-def wilson_interval(successes: int, n: int, *, confidence: float) -> tuple[float, float]:
-    """Return the two-sided Wilson score interval of a share (Wilson 1927).
-
-    (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
-    """
-    z = float(norm.ppf(0.5 + confidence / 2.0))
-    p, scale = successes / n, 1.0 + z * z / n
-    center = (p + z * z / (2 * n)) / scale
-    half = z * math.sqrt(p * (1.0 - p) / n + z * z / (4 * n * n)) / scale
-    return max(0.0, center - half), min(1.0, center + half)
-
-
 def drop_bounds(
     n: int, reference_only: int, candidate_only: int, *, confidence: float = 0.95
 ) -> tuple[float, float]:

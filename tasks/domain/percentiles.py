@@ -176,13 +176,16 @@ def design_effect(hits: NDArray[np.bool_], clusters: NDArray[np.int64]) -> float
     return max(1.0, clustered / (share * (1 - share) / n))
 
 
-def wilson_interval(hits: int, n: int, *, n_effective: float | None = None) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a share (0..1) of n > 0 trials.
+def wilson_interval(
+    hits: int, n: int, *, n_effective: float | None = None, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return the two-sided Wilson score interval (Wilson 1927) of a share (0..1) of n > 0 trials.
 
-    n_effective: the independent trials that n is worth, n itself where None.
+    (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n); exactly 0 or 1 where no trial or
+    every trial hit. n_effective: the independent trials that n is worth, n itself where None.
     """
     trials = float(n) if n_effective is None else n_effective
-    share, z = hits / n, float(norm.ppf(0.5 + CONFIDENCE / 2))
+    share, z = hits / n, float(norm.ppf(0.5 + confidence / 2))
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials

@@ -10,7 +10,6 @@ from tasks.domain.paired_shares import (
     drop_bounds,
     items_that_would_decide,
     mcnemar_exact_p,
-    wilson_interval,
 )
 
 
@@ -58,11 +57,3 @@ def test_bounds_enclose_the_drop_and_swap_when_the_arms_do(b: int, c: int, same:
     mirrored_low, mirrored_high = drop_bounds(n, c, b)
     assert mirrored_low == pytest.approx(-high, abs=1e-6)
     assert mirrored_high == pytest.approx(-low, abs=1e-6)
-
-
-@settings(deadline=None)
-@given(st.integers(0, 200), st.integers(1, 200))
-def test_a_wilson_interval_encloses_its_share(successes: int, more: int) -> None:
-    n = successes + more
-    low, high = wilson_interval(successes, n, confidence=0.95)
-    assert 0.0 <= low <= successes / n <= high <= 1.0

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasks.domain.errors import MeasurementInvalidError
@@ -140,3 +140,13 @@ def test_the_wilson_interval_is_the_textbook_one() -> None:
     assert wilson_interval(10, 10)[1] == 1.0
     assert wilson_interval(0, 10)[0] == 0.0
     assert wilson_interval(80, 100, n_effective=10.0) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+@given(st.integers(0, 200), st.integers(0, 200))
+@example(0, 3)  # (z^2/2n - half) / scale is 5.6e-17 there
+@settings(deadline=None)
+def test_a_wilson_interval_encloses_its_share(confidence: float, hits: int, misses: int) -> None:
+    n = max(1, hits + misses)
+    low, high = wilson_interval(hits, n, confidence=confidence)
+    assert 0.0 <= low <= hits / n <= high <= 1.0
