@@ -6,6 +6,7 @@ confirmed on a fresh engine.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tasks.domain.arm_sustainable import sustainable_rate_of
 from tasks.domain.engine_session import EngineSession
@@ -56,7 +57,7 @@ def point_rates(
             session,
             plan,
             traffic=traffic,
-            key_of=lambda load, point=point: key_of(point, load),  # type: ignore[misc]
+            key_of=partial(key_of, point),
             live=point.values,
             known=known,
             forecast=expected,

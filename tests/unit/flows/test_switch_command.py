@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,7 @@ from tasks.adapters.checkpoints.hashing import checkpoint_sha256
 from tasks.adapters.vllm_server.live_scheduler.retune_scheduler import Knobs, answer, open_channel
 from tasks.domain.errors import ConfigError
 from tests.fakes.canned_server import CannedServer
-
-
-@dataclass(slots=True)
-class Limits:
-    """The attributes that the knobs move, and the running requests."""
-
-    max_num_running_reqs: int = 16
-    max_num_scheduled_tokens: int = 512
-    running: list[int] = field(default_factory=list)
+from tests.fakes.scheduler_limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

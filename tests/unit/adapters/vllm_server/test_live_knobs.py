@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,17 +21,9 @@ from tasks.adapters.vllm_server.process_tree import boot_id, process_name
 from tasks.domain.errors import ConfigError, EngineNotReadyError, InvalidParameterError
 from tasks.domain.live_values import LIVE_NAMES, TRIED_VERSIONS
 from tasks.domain.parameters import ParameterValues
+from tests.fakes.scheduler_limits import Limits
 
 ABOUT = {"version": "0.24.0", "model": "m", "pid": 7, "started_with": {"dtype": "float32"}}
-
-
-@dataclass(slots=True)
-class Limits:
-    """The attributes that the knobs move, and the running requests."""
-
-    max_num_running_reqs: int = 16
-    max_num_scheduled_tokens: int = 512
-    running: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
