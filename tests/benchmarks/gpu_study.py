@@ -8,6 +8,8 @@ and:  retune record WORK/home                                (where MLflow is)
 then: the same command with --restarts-of REPORT/search-bf16-tuned.json writes WORK/restarts.yaml, a
 study of the search's first points, each on an engine of its own, on the search's own load: what a
 live move gave against a restart (live_restart_table.py prints it).
+With --tuned '{"max_num_batched_tokens": 1024}' the study confirms what a search found on another
+machine: two arms a checkpoint and no search.
 
 TOKENIZER_DIR: any folder with a tokenizer.json of 49,152 pieces (SmolLM2's). The trace is
 AzureLLMInferenceTrace_conv.csv of Azure/AzurePublicDataset (CC BY 4.0; Patel et al., Splitwise,
@@ -18,6 +20,7 @@ import argparse
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -38,7 +41,7 @@ LEVELS = {
 }
 # The same in live and restarted engines, so that only the knobs differ.
 PINNED = {"kv_cache_memory_bytes": 100 * 2**30, "max_cudagraph_capture_size": 512}
-ARMS: dict[str, dict[str, object]] = {
+ARMS: dict[str, dict[str, Any]] = {
     "bf16": {"checkpoint": "reference"},
     "awq": {"checkpoint": "awq"},
     "fp8": {"checkpoint": "reference", "values": {"quantization": "fp8"}},
@@ -78,13 +81,26 @@ def traffic(name: str, trace: Path, part: tuple[float, float], rate: float) -> d
     }
 
 
-def arms(names: list[str]) -> list[dict[str, object]]:
-    """Return two arms a checkpoint: vLLM's defaults, and the knobs that the search finds."""
+def arms(names: list[str], tuned: dict[str, object] | None) -> list[dict[str, object]]:
+    """Return two arms a checkpoint: vLLM's defaults, and knobs known (tuned) or to be searched."""
     found: list[dict[str, object]] = []
     for name in names:
-        found.append({"name": f"{name}-default", **ARMS[name], "reference": name == names[0]})
-        found.append({"name": f"{name}-tuned", **ARMS[name], "search": True})
+        own = ARMS[name]
+        found.append({"name": f"{name}-default", **own, "reference": name == names[0]})
+        fixed = own.get("values", {})
+        knobs = {"search": True} if tuned is None else {"values": {**fixed, **tuned}}
+        found.append({"name": f"{name}-tuned", **own, **knobs})
     return found
+
+
+def search(asked: argparse.Namespace) -> dict[str, object]:
+    return {
+        "levels": LEVELS,
+        "probe_s": asked.probe_s,
+        "max_points": asked.max_points,
+        "traffic": "search-traffic.yaml",
+        "sustainable": {"max_probes": asked.rate_probes, "resolution_frac": 0.12},
+    }
 
 
 def restarts(report: Path, asked: argparse.Namespace) -> dict[str, object]:
@@ -95,8 +111,8 @@ def restarts(report: Path, asked: argparse.Namespace) -> dict[str, object]:
     found = [
         {
             "name": f"restart-{values['max_num_seqs']}-{values['max_num_batched_tokens']}",
-            "checkpoint": "reference",
-            "values": {} if i == 0 else values,
+            **(own := ARMS[asked.arms[0]]),
+            "values": {**own.get("values", {}), **({} if i == 0 else values)},
             "reference": i == 0,
         }
         for i, values in enumerate(knobs)
@@ -131,6 +147,7 @@ def main() -> int:
     parser.add_argument("--later-windows", type=int, help="in the second round; default: all")
     parser.add_argument("--max-points", type=int, default=4)
     parser.add_argument("--rate-probes", type=int, default=3)
+    parser.add_argument("--tuned", type=json.loads, help="JSON object; default: search")
     parser.add_argument("--restarts-of", type=Path)
     parser.add_argument("--restarts", type=int, default=4)
     parser.add_argument("--rate", type=float, default=RATE_REQ_S)
@@ -158,18 +175,19 @@ def main() -> int:
         traffic("azure-conv-search", asked.trace, SEARCH_S, asked.rate),
     )
     write(work / "traffic.yaml", traffic("azure-conv-confirm", asked.trace, CONFIRM_S, asked.rate))
-    name = "study-" + "-".join(asked.arms)
+    label = "-".join(asked.arms) + ("" if asked.tuned is None else "-confirm")
+    name = f"study-{label}"
     short = asked.later_windows
     later = {} if short is None else {"later_round_s": short * asked.window_s}
     write(
         work / f"{name}.yaml",
         {
-            "name": "gpu-" + "-".join(asked.arms),
+            "name": f"gpu-{label}",
             "model": "model.yaml",
             "regime": "peak",
             "slo": "slo.yaml",
             "traffic": "traffic.yaml",
-            "arms": arms(asked.arms),
+            "arms": arms(asked.arms, asked.tuned),
             "load": {
                 "rate_scales": [1.0],
                 "duration_s": asked.windows * asked.window_s,
@@ -178,13 +196,7 @@ def main() -> int:
                 "window_s": asked.window_s,
                 "warmup_requests": 8,
             },
-            "search": {
-                "levels": LEVELS,
-                "probe_s": asked.probe_s,
-                "max_points": asked.max_points,
-                "traffic": "search-traffic.yaml",
-                "sustainable": {"max_probes": asked.rate_probes, "resolution_frac": 0.12},
-            },
+            **({} if asked.tuned is not None else {"search": search(asked)}),
             "profile_s": 0.0,
             "min_gain_frac": 0.02,
         },
