@@ -23,6 +23,7 @@ MIN_WINDOW_S = 30.0
 # arms pass interval and floor in 4.8 % of studies with windows of 1.2 tails, in 6.0 % with 0.8
 # (tests/benchmarks/README.md).
 WINDOW_TAILS = 1.0
+MORE_ROUNDS = "another round, or a whole later one, would lower the A/A noise floor"
 MOST_LOAD_FACTOR = 1000.0  # beyond this many times the load, "more load" is no advice
 
 
@@ -43,7 +44,8 @@ class Comparison:
     that is 0); low, high: its bootstrap interval, as shares too. n_windows: windows a side, of
     window_s seconds (neighbours are merged until a window is long enough); n_requests: both sides.
     diverged_windows: of both sides, in which the queue kept growing. more_load_s: seconds a side
-    that would decide at this noise, None where decided or beyond reason.
+    that would decide at this noise, None where decided or beyond reason, and where only the noise
+    floor stands against a difference (under_floor): more rounds lower it, longer ones do not.
     """
 
     gain_frac: float | None
@@ -56,6 +58,7 @@ class Comparison:
     verdict: GainVerdict
     more_load_s: float | None
     reason: str
+    under_floor: bool = False
 
 
 def compare_windows(
@@ -94,9 +97,10 @@ def compare_windows(
     gain = _bootstrap(paired, seed=seed, confidence=confidence)
     verdict = _verdict(gain, min_gain_frac, floor or 0.0, threshold)
     undecided = verdict is GainVerdict.UNDECIDED
-    more_s = _more_load_s(gain, threshold, counts) if undecided else None
+    under_floor = undecided and (gain.low > 0 or gain.high < 0) and abs(gain.frac) >= min_gain_frac
+    more_s = _more_load_s(gain, threshold, counts) if undecided and not under_floor else None
     why = _floor_text(floor, min_gain_frac) + _ceiling_text(paired, min_gain_frac)
-    return _comparison(counts, gain, verdict, more_s, why)
+    return _comparison(counts, gain, verdict, more_s, why, under_floor=under_floor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,12 +220,22 @@ def _ceiling_text(paired: _Paired, min_gain: float) -> str:
 
 
 def _comparison(
-    counts: _Counts, gain: _Gain | None, verdict: GainVerdict, more_s: float | None, why: str
+    counts: _Counts,
+    gain: _Gain | None,
+    verdict: GainVerdict,
+    more_s: float | None,
+    why: str,
+    *,
+    under_floor: bool = False,
 ) -> Comparison:
     size = "" if gain is None else f"{gain.frac:+.2%} (95 % {gain.low:+.2%} to {gain.high:+.2%}); "
     lost = f"; queue diverged in {counts.diverged} windows" if counts.diverged else ""
     more = "" if more_s is None else f"; about {more_s:.0f} s more load a side would decide"
-    if more_s is None and verdict is GainVerdict.UNDECIDED:
+    if under_floor:
+        more = (
+            f"; more than chance within these runs, less than alike runs differ by: {MORE_ROUNDS}"
+        )
+    elif more_s is None and verdict is GainVerdict.UNDECIDED:
         more = "; no reasonable amount of load would decide: the gain is too near the limit"
     text = (
         f"goodput {verdict}: {size}n={counts.n_windows} windows of {counts.window_s:.0f} s a side, "
@@ -238,4 +252,5 @@ def _comparison(
         verdict=verdict,
         more_load_s=more_s,
         reason=text,
+        under_floor=under_floor,
     )

@@ -6,7 +6,7 @@ time; the outcome of a study is decided elsewhere.
 
 from dataclasses import dataclass
 
-from tasks.domain.comparison import MIN_WINDOW_S, Comparison, GainVerdict
+from tasks.domain.comparison import MIN_WINDOW_S, MORE_ROUNDS, Comparison, GainVerdict
 from tasks.domain.endpoint import Checkpoint
 from tasks.domain.measurement import Measurement
 from tasks.domain.validity import BLOCKS_WINNING, Flag
@@ -183,6 +183,8 @@ def better_gate(arm: ArmEvidence, comparison: Comparison | None, gates: Gates) -
     if comparison.verdict is GainVerdict.UNDECIDED:
         seconds = comparison.more_load_s
         change = None if seconds is None else f"about {seconds:.0f} s more load for {arm.name}"
+        if comparison.under_floor:
+            change = f"{arm.name}: {MORE_ROUNDS}"
         return _reason("better", arm, None, comparison.reason), change
     if comparison.verdict is not GainVerdict.BETTER:
         return _reason("better", arm, False, comparison.reason), None

@@ -64,6 +64,18 @@ def test_a_certain_gain_inside_the_noise_floor_is_not_better() -> None:
     assert compare(a, b, noise_floor_frac=0.10).verdict is not GainVerdict.BETTER
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_where_only_the_floor_stands_against_a_difference_rounds_are_asked_for(sign: int) -> None:
+    # + 10 % (+ 5 to + 15 %) or - 10 %, and alike runs differ by 11 %: longer runs keep that floor.
+    found = compare([run(*[80] * 8)], [run(*[80 + sign * 4, 80 + sign * 12] * 4)],
+                    noise_floor_frac=0.11)  # fmt: skip
+    assert found.verdict is GainVerdict.UNDECIDED
+    assert found.under_floor
+    assert found.more_load_s is None
+    assert "another round" in found.reason
+    assert "more load" not in found.reason
+
+
 def test_the_floor_of_single_runs_shrinks_where_an_arm_is_the_mean_of_several() -> None:
     a = [run(*[80] * 8), run(*[80] * 8, repeat=1)]
     b = [run(*[88] * 8), run(*[88] * 8, repeat=1)]
