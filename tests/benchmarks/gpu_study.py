@@ -98,6 +98,7 @@ def search(asked: argparse.Namespace) -> dict[str, object]:
         "levels": LEVELS,
         "probe_s": asked.probe_s,
         "max_points": asked.max_points,
+        "min_gain_frac": asked.search_gain,
         "traffic": "search-traffic.yaml",
         "sustainable": {"max_probes": asked.rate_probes, "resolution_frac": 0.12},
     }
@@ -146,6 +147,7 @@ def main() -> int:
     parser.add_argument("--windows", type=int, default=6, help="in the first round")
     parser.add_argument("--later-windows", type=int, help="in the second round; default: all")
     parser.add_argument("--max-points", type=int, default=4)
+    parser.add_argument("--search-gain", type=float, default=0.03, help="least, to go on")
     parser.add_argument("--rate-probes", type=int, default=3)
     parser.add_argument("--tuned", type=json.loads, help="JSON object; default: search")
     parser.add_argument("--restarts-of", type=Path)
