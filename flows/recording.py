@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flows.environment import Home, tracking_uri
 from flows.materials import Materials
+from flows.step_log import with_times
 from flows.study_folder import StudyFolder, StudyRecords
 from tasks import record
 from tasks.adapters.mlflow_store.store_uri import redacted
@@ -40,7 +41,8 @@ def record_runs_of(
         StorageError: the records cannot be kept on disk.
     """
     experiment = f"vllm/{materials.request.model}/{materials.host.device.name}"
-    folder.keep_records(StudyRecords(experiment=experiment, runs=runs))
+    timed = with_times(runs, folder.path)
+    folder.keep_records(StudyRecords(experiment=experiment, runs=timed))
     if offline:
         later = f"offline; `retune record {materials.place.root}` records it"
         return Recording(tracking_uri=None, experiment=experiment, error=later)

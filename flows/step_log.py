@@ -2,11 +2,14 @@
 
 import json
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tasks.adapters.evidence_store import append_line
-from tasks.domain.steps import Failed, Measure, Outcome, Step
+from tasks.domain.run_record import RunRecord
+from tasks.domain.steps import Failed, Measure, Outcome, PrepareCheckpoint, Step
 
 STEP_LOG = "steps.jsonl"
 
@@ -40,3 +43,37 @@ class StepLog:
             live = None if step.live is None else step.live.as_dict()
             row |= {"load": step.point.name, "load_s": step.point.duration_s, "live": live}
         append_line(self.folder / STEP_LOG, json.dumps(row))
+
+
+def with_times(runs: Sequence[RunRecord], folder: Path) -> tuple[RunRecord, ...]:
+    """Return the runs with the times of their steps: a trial's from its arm's, others' from all.
+
+    A run is recorded long after it was measured, on another machine perhaps. A run without a step
+    in the folder's log keeps the times that it has; going on later, which looks for the checkpoint
+    again and recalls the rest, makes no run longer.
+    """
+    steps = list(_steps(folder / STEP_LOG))
+    return tuple(_timed(run, steps) for run in runs)
+
+
+def _timed(run: RunRecord, steps: Sequence[dict[str, Any]]) -> RunRecord:
+    own = [step for step in steps if run.parent_key is None or step["arm"] == run.name]
+    if not own:
+        return run
+    done = [step for step in own if step["step"] != PrepareCheckpoint.__name__] or own
+    began = min(step["began_s"] for step in own)
+    ended = max(step["began_s"] + step["seconds"] for step in done)
+    return replace(run, started_ms=round(1000 * began), ended_ms=round(1000 * ended))
+
+
+def _steps(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the logged steps, without a line that a kill cut off."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            step = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(step, dict):
+            yield step

@@ -195,6 +195,9 @@ def test_a_copied_folder_is_recorded_once_however_often(
         "version": "1",
         "aliases": ["candidate"],
     }
+    (log,) = copy.glob("studies/*/steps.jsonl")
+    began_s = json.loads(log.read_text().splitlines()[0])["began_s"]
+    assert min(stored.started_ms for stored in before.values()) == round(1000 * began_s)
     assert retune(site, home, "record", str(copy)) == told
     assert retune(site, home, "record", run["folder"]) == told
     after = stored_runs(home, run["experiment"])
