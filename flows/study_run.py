@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from flows.engine_bench import EngineBench
 from flows.engine_notes import with_engine_notes
+from flows.keeping import Keeper, keep_found
 from flows.materials import Materials
 from flows.planning import infeasible_reasons, plan_materials
 from flows.progress import Reporter
@@ -23,15 +24,16 @@ from flows.step_log import StepLog
 from flows.study_folder import StudyFolder
 from flows.workshop import Workshop
 from tasks.adapters.device_lock import device_lock
-from tasks.domain.arm_search import SearchReport
 from tasks.domain.codec import to_text
 from tasks.domain.errors import ConfigError
 from tasks.domain.parameters import ParameterSet, ParameterValues
+from tasks.domain.search_found import SearchReport
 from tasks.domain.steps import Outcome, Step
 from tasks.domain.study import StudyResult, drive, run_searches, run_study
 from tasks.domain.study_product import study_product
 from tasks.domain.study_report import study_report
 from tasks.domain.study_runs import study_runs
+from tasks.domain.study_so_far import StudySoFar
 
 ResultT = TypeVar("ResultT")
 CarryOut = Callable[[Step], Outcome]
@@ -80,14 +82,15 @@ def conduct_study(
     folder.write("report/request.json", to_text(request, indent=1))
     known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
     searchers = searchers_of(materials, folder)
+    so_far = StudySoFar()
+    running = run_study(request, known, infeasible_reasons(plan), searchers, so_far)
+    keep = Keeper(request=request, folder=folder, so_far=so_far)
     result = with_engine(
         materials,
         folder,
         known,
         reporter,
-        lambda carry_out: drive(
-            run_study(request, known, infeasible_reasons(plan), searchers), wrap(carry_out)
-        ),
+        lambda carry_out: drive(running, keep.before_each(wrap(carry_out))),
     )
     result = replace(result, trials=with_engine_notes(result.trials, folder.path))
     return _finish(materials, folder, result, reporter=reporter, tags=tags, offline=offline)
@@ -108,22 +111,24 @@ def conduct_searches(materials: Materials, *, reporter: Reporter) -> tuple[Searc
         )
     folder = StudyFolder.of(materials.place, request.name, request.study_id)
     known = KnownOutcomes(own=folder.outcomes, shared=shared_outcomes(materials.place))
+    so_far = StudySoFar()
     running = run_searches(
         request,
         known,
         infeasible_reasons(plan_materials(materials)),
         searchers_of(materials, folder),
+        so_far,
     )
+    keep = Keeper(request=request, folder=folder, so_far=so_far)
     found = with_engine(
-        materials, folder, known, reporter, lambda carry_out: drive(running, carry_out)
+        materials,
+        folder,
+        known,
+        reporter,
+        lambda carry_out: drive(running, keep.before_each(carry_out)),
     )
-    _keep_searches(folder, found.searches)
+    keep_found(folder, found.searches, ())
     return found.searches
-
-
-def _keep_searches(folder: StudyFolder, searches: tuple[SearchReport, ...]) -> None:
-    for search in searches:
-        folder.write(f"report/search-{search.arm}.json", to_text(search, indent=1))
 
 
 def with_engine(
@@ -171,9 +176,7 @@ def _finish(
     request = materials.request
     report = folder.write("report/report.md", study_report(request, result))
     folder.write("report/decision.json", to_text(result.decision, indent=1))
-    _keep_searches(folder, result.searches)
-    for trial in result.trials:
-        folder.write(f"trials/{trial.arm.name}/trial.json", to_text(trial, indent=1))
+    keep_found(folder, result.searches, result.trials)
     reporter.scope(request.name)
     if not offline:
         reporter.line("record: copying the evidence to MLflow")

@@ -7,6 +7,7 @@ gave; a killed search goes on where it stopped, since every outcome is recalled 
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tasks.domain.engine_session import EngineSession
 from tasks.domain.load_point import LoadKind, LoadPoint
@@ -19,7 +20,8 @@ from tasks.domain.search.observation import Observation, observe_rows, rows_of_t
 from tasks.domain.search.protocol import Policy, PriorUse, Proposal
 from tasks.domain.search.rate_forecast import forecast_multiple
 from tasks.domain.search.space import KNOBS, Point, SearchSpace
-from tasks.domain.search_rates import PointRate, point_rates
+from tasks.domain.search_found import ProbedPoint, SearchReport
+from tasks.domain.search_rates import point_rate
 from tasks.domain.steps import (
     CheckpointReady,
     Failed,
@@ -53,54 +55,6 @@ class Searcher:
     envelope: ParameterValues
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbedPoint:
-    """One point of a search, why it was asked and what it gave; None was not measured.
-
-    key: under which the requests lie. forecast: the worth that was expected.
-    """
-
-    values: ParameterValues
-    status: TrialStatus
-    reason: str
-    priors: tuple[PriorUse, ...]
-    key: str
-    n: int | None = None
-    attainment_frac: float | None = None
-    worth: float | None = None
-    forecast: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchReport:
-    """What a search found for an arm.
-
-    found: the arm's values with the best point's knobs where they differ from the defaults; the
-    arm's own values where nothing beat them. load_s: seconds of load, a first probe that was too
-    short included; probe_s of them a point. rates: the sustainable rates of the defaults and of
-    the best point, where the plan asks for them; their load is not in load_s.
-    failure: what ended it before anything could be compared.
-    """
-
-    arm: str
-    policy: str
-    probes: tuple[ProbedPoint, ...]
-    found: ParameterValues
-    improved: bool
-    load_s: float
-    probe_s: float
-    stop_code: str
-    stop_reason: str
-    priors: tuple[PriorUse, ...] = ()
-    rates: tuple[PointRate, ...] = ()
-    failure: Failed | None = None
-
-    @property
-    def best_worth(self) -> float | None:
-        """The largest worth of a point, None where no point has one."""
-        return max((p.worth for p in self.probes if p.worth is not None), default=None)
-
-
 Searching = Generator[Step, Outcome, SearchReport]
 
 
@@ -118,6 +72,7 @@ class ArmSearch:
     probe_s: float = field(init=False)
     load_s: float = 0.0
     measured: dict[Point, Measurement] = field(default_factory=dict)
+    stopped: SearchReport | None = None
 
     def __post_init__(self) -> None:
         """Begin with the plan's seconds of load a point."""
@@ -145,10 +100,14 @@ class ArmSearch:
             recall=self.recall,
             live=True,
         )
-        report = yield from self._ask_until_stop(session, key)
-        report = yield from self._with_rates(session, key, report)
+        self.stopped = yield from self._ask_until_stop(session, key)
+        yield from self._add_rates(session, key)
         yield from session.close()
-        return report
+        return self.stopped
+
+    def so_far(self) -> SearchReport:
+        """Return the report of what has been found; the search may go on."""
+        return self.stopped or self._report("RUNNING", "the search has not ended")
 
     def _ask_until_stop(self, session: EngineSession, key: str) -> Searching:
         policy = self.searcher.policy
@@ -168,29 +127,32 @@ class ArmSearch:
                 return self._report(outcome.code, outcome.message, failure=outcome)
         return self._report(answer.code, answer.reason, priors=answer.priors)
 
-    def _with_rates(self, session: EngineSession, key: str, report: SearchReport) -> Searching:
-        """Return the report with the sustainable rates that the plan asks for."""
+    def _add_rates(self, session: EngineSession, key: str) -> Generator[Step, Outcome, None]:
+        """Add the sustainable rates that the plan asks for; a point whose probe fails ends them."""
         plan, best = self.plan.sustainable, self.searcher.objective.best(self.observations)
-        if plan is None or best is None or report.failure is not None:
-            return report
+        report = self.stopped
+        if plan is None or best is None or report is None or report.failure is not None:
+            return
         fitted = tuple(seen for seen in self.observations if seen.rows is not None)
         memory = Calibrations(kv_tokens=self.searcher.space.kv_tokens)
+        for point in dict.fromkeys((self.searcher.space.reference, best.point)):
+            rate = yield from point_rate(
+                session,
+                replace(plan, probe_s=self.probe_s),
+                point,
+                traffic=SEARCH_TRAFFIC,
+                measured=self.measured.get(point),
+                forecast=forecast_multiple(
+                    fitted, point, slo=self.request.slo, calibrations=memory
+                ),
+                key_of=partial(self._rate_key, key, point),
+            )
+            report = self.stopped = replace(report, rates=(*report.rates, rate))
+            if rate.rate is None:
+                return
 
-        def forecast(point: Point) -> float | None:
-            return forecast_multiple(fitted, point, slo=self.request.slo, calibrations=memory)
-
-        rates = yield from point_rates(
-            session,
-            replace(plan, probe_s=self.probe_s),
-            tuple(dict.fromkeys((self.searcher.space.reference, best.point))),
-            traffic=SEARCH_TRAFFIC,
-            seen=self.measured,
-            forecast=forecast,
-            key_of=lambda point, load: step_key(
-                key, "sustainable", load, point.values, self.request.slo
-            ),
-        )
-        return replace(report, rates=rates)
+    def _rate_key(self, key: str, point: Point, load: LoadPoint) -> str:
+        return step_key(key, "sustainable", load, point.values, self.request.slo)
 
     def _measured(self, session: EngineSession, step: Measure) -> Generator[Step, Outcome, Outcome]:
         outcome = yield from session.measurement_of(step)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tasks.domain.arm_search import SearchReport
+from tasks.domain.search_found import SearchReport
 from tasks.domain.steps import Failed, TrialStatus
 from tasks.domain.study_request import Arm
 

@@ -1,12 +1,11 @@
-"""The sustainable rates of a search's defaults and of its best point, on the search's own engine.
+"""The sustainable rate of a search's defaults or of its best point, on the search's own engine.
 
-What they cost is load alone, no start: the gain of the knobs as a rate, before anything is
+What it costs is load alone, no start: the gain of the knobs as a rate, before anything is
 confirmed on a fresh engine.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from tasks.domain.arm_sustainable import sustainable_rate_of
 from tasks.domain.engine_session import EngineSession
@@ -34,38 +33,32 @@ class PointRate:
     note: str = ""
 
 
-def point_rates(
+def point_rate(
     session: EngineSession,
     plan: SustainablePlan,
-    points: Sequence[Point],
+    point: Point,
     *,
     traffic: str,
-    seen: Mapping[Point, Measurement],
-    forecast: Callable[[Point], float | None],
-    key_of: Callable[[Point, LoadPoint], str],
-) -> Generator[Step, Outcome, tuple[PointRate, ...]]:
-    """Yield the probes of each point in turn; a point whose probe fails ends them.
+    measured: Measurement | None,
+    forecast: float | None,
+    key_of: Callable[[LoadPoint], str],
+) -> Generator[Step, Outcome, PointRate]:
+    """Yield the probes of a point and return its rate.
 
-    seen: the points' measurements at the traffic's own rate, which are known results.
+    measured: the point's measurement at the traffic's own rate, which is a known result.
     """
-    found: list[PointRate] = []
-    for point in points:
-        measured = seen.get(point)
-        known = () if measured is None or measured.invalid else (rate_result(measured),)
-        expected = forecast(point)
-        rate = yield from sustainable_rate_of(
-            session,
-            plan,
-            traffic=traffic,
-            key_of=partial(key_of, point),
-            live=point.values,
-            known=known,
-            forecast=expected,
-        )
-        told = PointRate(values=point.values, rate=None, forecast=expected)
-        if not isinstance(rate, SustainableRate):
-            found.append(replace(told, note=failure_in(rate).message))
-            break
-        probes_s = plan.probe_s * (len(rate.probes) - len(known))
-        found.append(replace(told, rate=rate, probes_s=probes_s))
-    return tuple(found)
+    known = () if measured is None or measured.invalid else (rate_result(measured),)
+    rate = yield from sustainable_rate_of(
+        session,
+        plan,
+        traffic=traffic,
+        key_of=key_of,
+        live=point.values,
+        known=known,
+        forecast=forecast,
+    )
+    told = PointRate(values=point.values, rate=None, forecast=forecast)
+    if not isinstance(rate, SustainableRate):
+        return replace(told, note=failure_in(rate).message)
+    probes_s = plan.probe_s * (len(rate.probes) - len(known))
+    return replace(told, rate=rate, probes_s=probes_s)

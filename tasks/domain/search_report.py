@@ -1,9 +1,9 @@
 """A search as a person reads it: every point with why it was asked, and every prior's source."""
 
-from tasks.domain.arm_search import ProbedPoint, SearchReport
 from tasks.domain.parameters import ParameterValues
 from tasks.domain.search.protocol import PriorUse
 from tasks.domain.search.space import KNOBS
+from tasks.domain.search_found import ProbedPoint, SearchReport
 from tasks.domain.search_rates import PointRate
 from tasks.domain.sustainable_rate import rate_table
 

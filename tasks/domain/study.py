@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tasks.domain.arm_run import ArmRun, Stepping
-from tasks.domain.arm_search import ArmSearch, Searcher, SearchReport
+from tasks.domain.arm_search import ArmSearch, Searcher
 from tasks.domain.cells import cells_not_best
 from tasks.domain.decision import Decision
+from tasks.domain.search_found import SearchReport
 from tasks.domain.steps import Failed, Outcome, Step, TrialStatus
 from tasks.domain.study_decision import study_decision
 from tasks.domain.study_request import Arm, StudyRequest
+from tasks.domain.study_so_far import StudySoFar
 from tasks.domain.trial import Trial
 
 MAX_FAILED_FRAC = 0.2
@@ -67,6 +69,7 @@ def run_study(
     recall: Mapping[str, Outcome],
     infeasible: Mapping[str, str] | None = None,
     searchers: Mapping[str, Searcher] | None = None,
+    so_far: StudySoFar | None = None,
 ) -> Running[StudyResult]:
     """Yield the steps of the study, the reference first, and return its result.
 
@@ -77,9 +80,11 @@ def run_study(
     those steps are not yielded, and an arm whose steps are all known starts no engine.
     ``infeasible`` maps names of arms that the plan rules out to the reason: no engine is started
     for them. The study stops early when more than a fifth of its trials FAILED.
+    ``so_far`` is told what begins, so that it knows at any time what has been found.
     """
-    found = yield from run_searches(request, recall, infeasible, searchers)
-    trials = yield from _trials(request, found.arms, found.ruled_out, recall)
+    so_far = so_far or StudySoFar()
+    found = yield from run_searches(request, recall, infeasible, searchers, so_far)
+    trials = yield from _trials(request, found.arms, found.ruled_out, recall, so_far)
     return StudyResult(
         study_id=request.study_id,
         trials=trials,
@@ -93,8 +98,10 @@ def run_searches(
     recall: Mapping[str, Outcome],
     infeasible: Mapping[str, str] | None = None,
     searchers: Mapping[str, Searcher] | None = None,
+    so_far: StudySoFar | None = None,
 ) -> Running[Searched]:
     """Yield the steps of a study's searches alone; ``run_study`` begins with the same."""
+    so_far = so_far or StudySoFar()
     arms = sorted(request.arms, key=lambda a: not a.is_reference)
     ruled_out = {
         name: Failed(code="INFEASIBLE_BY_PLAN", message=text, status=TrialStatus.INFEASIBLE)
@@ -108,6 +115,7 @@ def run_searches(
         search = ArmSearch(
             request=request, arm=arm, plan=request.search, searcher=searcher, recall=recall
         )
+        so_far.begun_search(search)
         report = yield from search.run()
         searches.append(report)
         arms[i] = replace(arm, values=report.found)
@@ -124,6 +132,7 @@ def _trials(
     arms: tuple[Arm, ...],
     ruled_out: Mapping[str, Failed],
     recall: Mapping[str, Outcome],
+    so_far: StudySoFar,
 ) -> Running[tuple[Trial, ...]]:
     """Measure the arms round by round; the first round also looks at everything but the rate."""
     limit = MAX_FAILED_FRAC * len(arms)
@@ -135,6 +144,7 @@ def _trials(
             continue
         run = ArmRun(request=request, arm=arm, recall=recall)
         runs.append(run)
+        so_far.begun_run(run)
         yield from _observe(run)
         yield from run.pause()
         lost += run.notes.status() is TrialStatus.FAILED

@@ -7,6 +7,7 @@ from tasks.domain.load_point import LoadKind
 from tasks.domain.measurement import Measurement
 from tasks.domain.measurement_metrics import FORMULAS
 from tasks.domain.percentiles import Percentile
+from tasks.domain.search_found import SearchReport
 from tasks.domain.search_report import search_part
 from tasks.domain.study import StudyResult
 from tasks.domain.study_request import StudyRequest
@@ -30,6 +31,27 @@ def verdict_lines(request: StudyRequest, result: StudyResult) -> tuple[str, ...]
 
 def study_report(request: StudyRequest, result: StudyResult) -> str:
     """Return the study's report in Markdown."""
+    verdict = "\n".join(verdict_lines(request, result))
+    return _report(request, verdict, result.searches, result.trials)
+
+
+def unfinished_report(
+    request: StudyRequest, searches: tuple[SearchReport, ...], trials: tuple[Trial, ...]
+) -> str:
+    """Return what a study that has not ended has found, in Markdown; it decides nothing."""
+    verdict = (
+        f"None yet: study {request.name} ({request.study_id}) has not ended. What follows was "
+        "measured; the same command goes on from there."
+    )
+    return _report(request, verdict, searches, trials)
+
+
+def _report(
+    request: StudyRequest,
+    verdict: str,
+    searches: tuple[SearchReport, ...],
+    trials: tuple[Trial, ...],
+) -> str:
     around = request.surroundings
     parts = [
         f"# Study {request.name} ({request.study_id})",
@@ -37,9 +59,9 @@ def study_report(request: StudyRequest, result: StudyResult) -> str:
         f"({around.flavour}); regime {request.regime.value}, traffic {request.traffic_name} "
         f"(sha256 {request.trace_sha256[:12]}), seed {request.seed}.",
         "## Verdict",
-        "\n".join(verdict_lines(request, result)),
-        *(search_part(report) for report in result.searches),
-        *(_trial_part(trial) for trial in result.trials),
+        verdict,
+        *(search_part(report) for report in searches),
+        *(_trial_part(trial) for trial in trials),
         "## Formulas",
         "\n".join(f"- {name}: {formula}" for name, formula in FORMULAS.items()),
     ]

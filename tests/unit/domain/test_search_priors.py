@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.domain.arm_search import ArmSearch, Searcher, SearchReport
+from tasks.domain.arm_search import ArmSearch, Searcher
 from tasks.domain.concurrency_curve import ConcurrencyCurve
 from tasks.domain.engine_window import EngineWindow
 from tasks.domain.inflection import Inflection
@@ -18,6 +18,7 @@ from tasks.domain.search.space import Point, SearchSpace
 from tasks.domain.search.start import search_start
 from tasks.domain.search.start_points import starting_points
 from tasks.domain.search_curve import known_inflection
+from tasks.domain.search_found import SearchReport
 from tasks.domain.search_report import search_part
 from tasks.domain.steps import Measure, Measured, Outcome, Step, TrialStatus
 from tasks.domain.study import drive

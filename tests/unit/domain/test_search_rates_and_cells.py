@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.domain.arm_search import SearchReport
 from tasks.domain.codec import from_text, to_text
 from tasks.domain.parameters import ParameterValues
+from tasks.domain.search_found import SearchReport
 from tasks.domain.steps import Measure, Step, TrialStatus
 from tasks.domain.study import StudyResult, drive, run_study
 from tasks.domain.study_report import study_report

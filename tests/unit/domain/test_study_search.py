@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.domain.arm_search import SearchReport
 from tasks.domain.codec import from_text, to_text
 from tasks.domain.decision import DecisionOutcome
 from tasks.domain.parameters import ParameterValues
+from tasks.domain.search_found import SearchReport
 from tasks.domain.steps import (
     Deploy,
     Failed,
