@@ -43,6 +43,11 @@ class Home:
         """What was read off the installed engine."""
         return self.root / "cache"
 
+    @property
+    def hashes(self) -> Path:
+        """What is remembered of large files that were hashed."""
+        return self.cache / "hashes"
+
 
 def home() -> Home:
     """Return the home of this process: RETUNE_HOME, else ``.retune`` in the working directory."""

@@ -161,7 +161,7 @@ def prepare_model(source: ModelSource, place: Home, reporter: Reporter) -> Prepa
         ConfigError: the folder or package is not there or lacks files.
     """
     reporter.line(f"model: {source.name} from {source.source}")
-    means = QuantizingMeans(python=quantizer_python(), models_dir=place.models)
+    means = QuantizingMeans(python=quantizer_python(), models_dir=place.models, hashes=place.hashes)
     return quantize.prepare_model(source.source, means=means)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tasks.adapters.checkpoints.hash_memo import HashMemo
 from tasks.adapters.checkpoints.published import served_sha256
 from tasks.adapters.prometheus_scrape import scrape
 from tasks.adapters.vllm_server.attach import attach, served_weights
@@ -60,15 +61,17 @@ def engine_state(url: str, *, control_dir: Path | None, lease_dir: Path) -> Live
     )
 
 
-def with_checkpoint(engine: LiveEngine) -> LiveEngine:
+def with_checkpoint(engine: LiveEngine, *, hashes: Path) -> LiveEngine:
     """Return the engine with the hash of its checkpoint, where the folder is on this machine.
 
-    A folder that this product made tells its hash; any other is read whole.
+    A folder that this product made tells its hash; any other is read whole, once for as long as
+    its files stay as they are: ``hashes`` is the folder where that is remembered.
     """
     root = engine.served.root
     if root is None or not Path(root).is_absolute():
         return engine
-    return replace(engine, served=replace(engine.served, sha256=served_sha256(Path(root))))
+    sha256 = served_sha256(Path(root), HashMemo(folder=hashes))
+    return replace(engine, served=replace(engine.served, sha256=sha256))
 
 
 def move_engine(

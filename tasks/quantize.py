@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.checkpoints import awq_checkpoint, prepare
+from tasks.adapters.checkpoints.hash_memo import HashMemo
+from tasks.adapters.checkpoints.hashing import file_sha256
 from tasks.adapters.checkpoints.kernel_probe import has_w4a16_kernel
 from tasks.adapters.checkpoints.prepare import checkpoint_dtype, source_name
 from tasks.adapters.checkpoints.records import AwqRecipe
@@ -23,7 +25,8 @@ class QuantizingMeans:
 
     engine_python: asked whether the engine has the packed kernel; None means not known, and the
     checkpoint is then served dequantized, which every engine can. engine_dtype: what the engine
-    computes in, which the kernel must take too.
+    computes in, which the kernel must take too. hashes: where the hashes of a user's own weights
+    are remembered; None reads them each time.
     """
 
     python: Path
@@ -31,6 +34,7 @@ class QuantizingMeans:
     engine_python: Path | None = None
     engine_dtype: str = "auto"
     calibration: Path = CALIBRATION
+    hashes: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,7 @@ def prepare_model(source: str, *, means: QuantizingMeans) -> PreparedModel:
         out_dir=means.models_dir / name,
         python=means.python,
         log_path=means.models_dir / "logs" / f"convert-{name}.log",
+        sha256_of=file_sha256 if means.hashes is None else HashMemo(folder=means.hashes).sha256,
     )
 
 

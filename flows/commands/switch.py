@@ -42,7 +42,7 @@ def switch_command(
     state = found.state
     parameter_set = fitted_set(named, state.version, Reporter())
     if parameter_set.provenance.checkpoint_sha256 is not None:
-        found = deploy.with_checkpoint(found)
+        found = deploy.with_checkpoint(found, hashes=home().hashes)
     others = differences(parameter_set, state, found.served)
     refuse_differences(others, parameter_set=parameter_set, url=url, accepted=accepted)
     plan = split_values(assigned_values(parameter_set), state)

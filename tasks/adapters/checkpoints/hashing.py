@@ -1,7 +1,7 @@
 """Hashes of checkpoints: the files that decide the numbers, and the tokenizer's files."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 TOKENIZER_FILES = (
@@ -37,10 +37,13 @@ def combined_sha256(named: Iterable[tuple[str, str]]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def checkpoint_sha256(folder: Path) -> str:
-    """Return the hash of a checkpoint: config.json and its safetensors files, by content."""
+def checkpoint_sha256(folder: Path, *, sha256_of: Callable[[Path], str] = file_sha256) -> str:
+    """Return the hash of a checkpoint: config.json and its safetensors files, by content.
+
+    sha256_of: how a file's hash is found, for example a memo's.
+    """
     names = ["config.json", *(path.name for path in folder.glob("*.safetensors"))]
-    return combined_sha256((name, file_sha256(folder / name)) for name in names)
+    return combined_sha256((name, sha256_of(folder / name)) for name in names)
 
 
 def tokenizer_files(folder: Path) -> list[Path]:

@@ -5,6 +5,7 @@ quantizer's environment that holds one (``package:NAME``). It downloads nothing.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from tasks.adapters.checkpoints.hashing import checkpoint_sha256, file_sha256
@@ -31,11 +32,13 @@ def prepare_model(
     out_dir: Path,
     python: Path,
     log_path: Path,
+    sha256_of: Callable[[Path], str] = file_sha256,
     on_progress: OnProgress | None = None,
 ) -> PreparedModel:
     """Return the reference checkpoint of a source; ``out_dir`` is used for converted ones only.
 
     A second call with the same source and tools reuses the folder after checking its hashes.
+    ``sha256_of`` finds the hash of each file of a folder that is used as it is.
 
     Raises:
         ConfigError: if the source does not exist or lacks files, or out_dir is somebody else's.
@@ -44,7 +47,7 @@ def prepare_model(
     if not source.startswith(PACKAGE) and not source.endswith(".gguf"):
         folder = Path(source)
         require_checkpoint(folder)
-        return PreparedModel(folder=folder, sha256=checkpoint_sha256(folder))
+        return PreparedModel(folder=folder, sha256=checkpoint_sha256(folder, sha256_of=sha256_of))
     inputs = _conversion_inputs(source, python)
     manifest = read_manifest(out_dir)
     if manifest is None or manifest.get("inputs") != inputs:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tasks.adapters.checkpoints.hash_memo import HashMemo
 from tasks.adapters.checkpoints.hashing import checkpoint_sha256, file_sha256, folder_files
 from tasks.domain.errors import ConfigError, StorageError
 
@@ -45,7 +46,7 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
     return dict(manifest)
 
 
-def served_sha256(folder: Path) -> str | None:
+def served_sha256(folder: Path, memo: HashMemo) -> str | None:
     """Return the hash by which sets name the checkpoint in a folder, None where none is there.
 
     A folder of ours says it in its manifest, a dequantized one that of the packed weights; its
@@ -58,7 +59,7 @@ def served_sha256(folder: Path) -> str | None:
     try:
         if isinstance(manifest, dict) and "sha256" in manifest:
             return str(manifest.get("packed_sha256", manifest["sha256"]))
-        return checkpoint_sha256(folder)
+        return checkpoint_sha256(folder, sha256_of=memo.sha256)
     except OSError:
         return None
 
