@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.adapters.checkpoints.hash_memo import HashMemo
+from tasks.adapters.checkpoints.hash_memo import HashMemo, KnownFile
 from tasks.adapters.checkpoints.published import served_sha256
+from tasks.adapters.evidence_store import OutcomeStore
 from tasks.adapters.prometheus_scrape import scrape
 from tasks.adapters.vllm_server.attach import attach, served_weights
 from tasks.adapters.vllm_server.launch import start_engine
@@ -70,7 +71,7 @@ def with_checkpoint(engine: LiveEngine, *, hashes: Path) -> LiveEngine:
     root = engine.served.root
     if root is None or not Path(root).is_absolute():
         return engine
-    sha256 = served_sha256(Path(root), HashMemo(folder=hashes))
+    sha256 = served_sha256(Path(root), HashMemo(known=OutcomeStore(hashes, KnownFile)))
     return replace(engine, served=replace(engine.served, sha256=sha256))
 
 

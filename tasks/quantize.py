@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.checkpoints import awq_checkpoint, prepare
-from tasks.adapters.checkpoints.hash_memo import HashMemo
+from tasks.adapters.checkpoints.hash_memo import HashMemo, KnownFile
 from tasks.adapters.checkpoints.hashing import file_sha256
 from tasks.adapters.checkpoints.kernel_probe import has_w4a16_kernel
 from tasks.adapters.checkpoints.prepare import checkpoint_dtype, source_name
 from tasks.adapters.checkpoints.records import AwqRecipe
 from tasks.adapters.checkpoints.records import PreparedModel as PreparedModel
 from tasks.adapters.checkpoints.synthetic import synthetic_awq
+from tasks.adapters.evidence_store import OutcomeStore
 from tasks.domain.endpoint import Checkpoint
 from tasks.domain.errors import ConfigError
 from tasks.domain.study_request import QuantizationPlan
@@ -49,12 +50,15 @@ class MadeCheckpoint:
 def prepare_model(source: str, *, means: QuantizingMeans) -> PreparedModel:
     """Return the reference checkpoint of a source: a folder, a .gguf file or ``package:NAME``."""
     name = source_name(source)
+    sha256_of = file_sha256
+    if means.hashes is not None:
+        sha256_of = HashMemo(known=OutcomeStore(means.hashes, KnownFile)).sha256
     return prepare.prepare_model(
         source,
         out_dir=means.models_dir / name,
         python=means.python,
         log_path=means.models_dir / "logs" / f"convert-{name}.log",
-        sha256_of=file_sha256 if means.hashes is None else HashMemo(folder=means.hashes).sha256,
+        sha256_of=sha256_of,
     )
 
 

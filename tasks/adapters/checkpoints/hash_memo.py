@@ -10,10 +10,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tasks.adapters.checkpoints.hashing import file_sha256
-from tasks.adapters.evidence_store import write_whole
-from tasks.domain.codec import RecordFormatError, from_text, to_text
 from tasks.domain.errors import StorageError
 
 LARGE_BYTES = 64 << 20
@@ -40,14 +39,24 @@ class KnownFile:
     sha256: str
 
 
+class KnownFiles(Protocol):
+    """Where known files are kept: a mapping of key to record with a ``put``."""
+
+    def get(self, key: str, /) -> KnownFile | None:
+        """Return the record of a key, None where there is none that can be read."""
+
+    def put(self, key: str, record: KnownFile, /) -> object:
+        """Store a record; StorageError where it cannot be written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashMemo:
-    """Hashes of files of at least ``large_bytes``, one record a file below ``folder``.
+    """Hashes of files of at least ``large_bytes``, kept in ``known``.
 
     A record that cannot be read or written costs a reading of the file, nothing else.
     """
 
-    folder: Path
+    known: KnownFiles
     large_bytes: int = LARGE_BYTES
     settled_s: float = SETTLED_S
 
@@ -60,15 +69,15 @@ class HashMemo:
         state = _state(path)
         if state.size_bytes < self.large_bytes:
             return file_sha256(path)
-        record = self.folder / f"{hashlib.sha256(state.path.encode()).hexdigest()[:32]}.json"
-        known = _read(record)
+        key = hashlib.sha256(state.path.encode()).hexdigest()[:32]
+        known = self.known.get(key)
         if known is not None and known.state == state:
             return known.sha256
         found = file_sha256(path)
         settled = time.time() - state.changed_ns / 1e9 >= self.settled_s
         if settled and _state(path) == state:
             with suppress(StorageError):
-                write_whole(record, to_text(KnownFile(state=state, sha256=found)))
+                self.known.put(key, KnownFile(state=state, sha256=found))
         return found
 
 
@@ -83,10 +92,3 @@ def _state(path: Path) -> FileState:
         modified_ns=seen.st_mtime_ns,
         changed_ns=seen.st_ctime_ns,
     )
-
-
-def _read(record: Path) -> KnownFile | None:
-    try:
-        return from_text(KnownFile, record.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, RecordFormatError):
-        return None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.adapters.checkpoints.hash_memo import HashMemo, KnownFile
-from tasks.domain.codec import from_text, to_text
+from tasks.adapters.evidence_store import OutcomeStore
 
 
 def digest(path: Path) -> str:
@@ -24,18 +24,20 @@ def weights(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def memo(tmp_path: Path) -> HashMemo:
-    return HashMemo(folder=tmp_path / "hashes", large_bytes=1, settled_s=0.0)
+    return memo_in(tmp_path / "hashes")
 
 
-def record_of(memo: HashMemo) -> Path:
-    (record,) = memo.folder.iterdir()
-    return record
+def memo_in(folder: Path, *, large_bytes: int = 1, settled_s: float = 0.0) -> HashMemo:
+    store = OutcomeStore(folder, KnownFile)
+    return HashMemo(known=store, large_bytes=large_bytes, settled_s=settled_s)
 
 
 def mark(memo: HashMemo) -> None:
     """Change the remembered hash, which shows where it is taken from."""
-    record = record_of(memo)
-    record.write_text(to_text(replace(from_text(KnownFile, record.read_text()), sha256="known")))
+    store = memo.known
+    assert isinstance(store, OutcomeStore)
+    (key,) = store
+    store.put(key, replace(store[key], sha256="known"))
 
 
 def test_a_known_file_is_not_read_again_under_any_name(memo: HashMemo, weights: Path) -> None:
@@ -71,17 +73,19 @@ def test_another_file_in_its_place_is_read(memo: HashMemo, weights: Path) -> Non
 def test_small_files_and_files_that_changed_a_moment_ago_are_not_remembered(
     tmp_path: Path, weights: Path
 ) -> None:
-    small = HashMemo(folder=tmp_path / "hashes", large_bytes=8, settled_s=0.0)
-    fresh = HashMemo(folder=tmp_path / "hashes", large_bytes=1, settled_s=3600.0)
-    for memo in (small, fresh):
+    folder = tmp_path / "hashes"
+    for memo in (memo_in(folder, large_bytes=8), memo_in(folder, settled_s=3600.0)):
         assert memo.sha256(weights) == digest(weights)
-        assert not memo.folder.exists()
+        assert not folder.exists()
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"{}", b"\xff\xfe", b'{"state": 1}'])
-def test_a_spoilt_record_costs_a_reading(memo: HashMemo, weights: Path, spoilt: bytes) -> None:
+def test_a_spoilt_record_costs_a_reading(
+    memo: HashMemo, weights: Path, tmp_path: Path, spoilt: bytes
+) -> None:
     memo.sha256(weights)
-    record_of(memo).write_bytes(spoilt)
+    (record,) = (tmp_path / "hashes").iterdir()
+    record.write_bytes(spoilt)
     assert memo.sha256(weights) == digest(weights)
     mark(memo)
     assert memo.sha256(weights) == "known"
@@ -89,7 +93,7 @@ def test_a_spoilt_record_costs_a_reading(memo: HashMemo, weights: Path, spoilt: 
 
 def test_a_folder_that_cannot_be_written_costs_a_reading(tmp_path: Path, weights: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    memo = HashMemo(folder=tmp_path / "file" / "hashes", large_bytes=1, settled_s=0.0)
+    memo = memo_in(tmp_path / "file" / "hashes")
     assert memo.sha256(weights) == digest(weights)
     assert memo.sha256(weights) == digest(weights)
 
